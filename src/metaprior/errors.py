@@ -1,0 +1,43 @@
+"""What can go wrong, in words a user can act on.
+
+Every error a user can cause is a `MetapriorError`; the command line turns it into one message and exit code 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MetapriorError(Exception):
+    """Something the user can put right. The message says what was seen and what to do."""
+
+
+class DataError(MetapriorError, ValueError):
+    """Tasks, tables or points that cannot be used as they are."""
+
+
+class NumericalError(MetapriorError, ArithmeticError):
+    """A computation that has no finite answer for these tasks and this prior."""
+
+
+class UnknownNameError(MetapriorError, ValueError):
+    """A name that is none of the known ones."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        names = list(known)
+        near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+class OptionError(MetapriorError, ValueError):
+    """An option whose value makes no sense."""
+
+
+class OutputError(MetapriorError, OSError):
+    """A folder or file that cannot be written."""
+
+
+class NotFittedError(MetapriorError, RuntimeError):
+    """A model asked to predict before it was fitted."""
