@@ -1,0 +1,169 @@
+"""Batches: tasks laid out so that one batched computation serves many of them, exactly.
+
+Tasks with identical inputs share everything but their y: `SharedInputs`. The rest are padded to the size of the
+largest in their bucket, with a mask: `Padded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from metaprior.tasks.tasks import Tasks
+
+MAX_ENTRIES = 4_000_000
+"""Covariance entries in one padded batch: 32 MB in float64."""
+
+LEAST_SHARED = 4
+"""Fewer tasks than this with the same inputs are not worth a factorisation of their own: they are padded."""
+
+PADDING = 0.3
+"""Padding may add this share to a bucket's covariance entries …"""
+
+FREE_PADDING = 20_000
+"""… or this many entries, which cost less than another batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Points `distinct[index]`: what costs per point (a network) is computed once per distinct one."""
+
+    distinct: Float[Tensor, "u d"]
+    index: Int[Tensor, "b n"]
+
+    @staticmethod
+    def of(x: Float[Tensor, "b n d"]) -> Inputs:
+        distinct, index = _distinct_rows(x.reshape(-1, x.shape[-1]))
+        return Inputs(distinct, index.reshape(x.shape[:-1]))
+
+    def to(self, device: torch.device) -> Inputs:
+        return Inputs(self.distinct.to(device), self.index.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class SharedInputs:
+    """All tasks that have the same inputs; their evidence needs y only through count, mean and scatter."""
+
+    tasks: Int[Tensor, " c"]
+    inputs: Inputs  # index [1, n]
+    y: Float[Tensor, "c n p"]
+    mean: Float[Tensor, "1 n p"]
+    scatter: Float[Tensor, "1 n n"]  # Σ over outputs of the covariance of y over the tasks
+
+    @staticmethod
+    def of(tasks: Int[Tensor, " c"], x: Float[Tensor, "n d"], y: Float[Tensor, "c n p"]) -> SharedInputs:
+        mean = y.mean(0, keepdim=True)
+        # one outer product of [n, c·p] with itself: Σ over tasks and outputs
+        flat = (y - mean).permute(1, 0, 2).reshape(len(x), -1)
+        scatter = flat @ flat.mT / len(y)
+        return SharedInputs(tasks, Inputs.of(x[None]), y, mean, scatter[None])
+
+    def to(self, device: torch.device) -> SharedInputs:
+        y, mean, scatter = (v.to(device) for v in (self.y, self.mean, self.scatter))
+        return SharedInputs(self.tasks, self.inputs.to(device), y, mean, scatter)
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Tasks of similar size. Padding repeats a row of x, has y = 0 and is `False` in the mask."""
+
+    tasks: Int[Tensor, " b"]
+    inputs: Inputs
+    y: Float[Tensor, "b n p"]
+    mask: Bool[Tensor, "b n"]
+
+    def to(self, device: torch.device) -> Padded:
+        return Padded(self.tasks, self.inputs.to(device), self.y.to(device), self.mask.to(device))
+
+
+Batch = SharedInputs | Padded
+
+
+def batches(tasks: Tasks, device: torch.device | None = None) -> list[Batch]:
+    """Each task in exactly one batch: groups with identical inputs first, then buckets of similar size."""
+    shared, rest = _groups(tasks)
+    laid_out: list[Batch] = [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
+    laid_out += padded(tasks, rest)
+    return [batch.to(device) for batch in laid_out] if device is not None else laid_out
+
+
+def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None) -> list[Padded]:
+    """These tasks (default: all) in padded batches of similar size."""
+    which = torch.arange(len(tasks)) if which is None else which
+    return [pad(tasks, which[bucket]) for bucket in buckets(tasks.sizes[which])]
+
+
+def pad(tasks: Tasks, which: Int[Tensor, " b"]) -> Padded:
+    """These tasks in one padded batch, in this order."""
+    sizes = tasks.sizes[which]
+    column = torch.arange(int(sizes.max()) if len(which) else 0)
+    mask = column < sizes[:, None]
+    # beyond its end a task repeats its first row; a task without points borrows any row there is
+    first = tasks.offsets[which].clamp(max=max(len(tasks.x) - 1, 0))
+    rows = torch.where(mask, first[:, None] + column, first[:, None])
+    y = torch.where(mask[..., None], tasks.y[rows], 0.0)
+    return Padded(which, Inputs.of(tasks.x[rows]), y, mask)
+
+
+def buckets(sizes: Int[Tensor, " k"], max_entries: int = MAX_ENTRIES) -> Iterator[Int[Tensor, " b"]]:
+    """Positions in groups of similar size, smallest first, each within the memory of one batch."""
+    order = sizes.argsort(stable=True)
+    ordered = sizes[order].tolist()
+    start, own = 0, 0  # the bucket's first position, and the entries its tasks would have unpadded
+    for stop, size in enumerate(ordered):
+        entries = (stop + 1 - start) * size**2
+        allowed = own + size**2 + max(PADDING * own, FREE_PADDING)
+        if stop > start and (entries > allowed or entries > max_entries):
+            yield order[start:stop]
+            start, own = stop, 0
+        own += size**2
+    if ordered:
+        yield order[start:]
+
+
+def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"]]:
+    """Tasks with identical inputs, as (members [c], their rows in one common order [c, n]), and the rest."""
+    rows = _rows_by_x(tasks)
+    values = (tasks.x[rows] if rows is not None else tasks.x).numpy() + 0.0  # −0.0 becomes 0.0
+    offsets = tasks.offsets.tolist()
+    members: dict[bytes, list[int]] = {}
+    for i in range(len(tasks)):
+        members.setdefault(values[offsets[i] : offsets[i + 1]].tobytes(), []).append(i)
+    shared, alone = [], []
+    for key, group in members.items():
+        if len(key) == 0 or len(group) < LEAST_SHARED:
+            alone += group
+            continue
+        which = torch.tensor(group)
+        at = tasks.offsets[which][:, None] + torch.arange(int(tasks.sizes[group[0]]))
+        shared.append((which, at if rows is None else rows[at]))
+    return shared, torch.tensor(sorted(alone), dtype=torch.int64)
+
+
+def _rows_by_x(tasks: Tasks) -> Int[Tensor, " N"] | None:
+    """Rows sorted by x within each task, so that the order of a task's points does not matter; None: they are."""
+    keys = [tasks.task_of_row, *tasks.x.unbind(1)]
+    before = torch.zeros(max(len(tasks.x) - 1, 0), dtype=torch.bool)
+    for key in reversed(keys):  # lexicographic: the first key that differs decides
+        before = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & before)
+        if key is keys[-1]:
+            before |= key[:-1] == key[1:]
+    if bool(before.all()):
+        return None
+    return torch.from_numpy(np.lexsort([key.numpy() for key in reversed(keys)]))
+
+
+def _distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], Int[Tensor, " N"]]:
+    """The distinct rows and, for each row, which of them it is."""
+    if len(values) == 0:
+        return values, torch.zeros(0, dtype=torch.int64)
+    if values.shape[1] == 1:
+        distinct, which = values[:, 0].unique(return_inverse=True)
+        return distinct[:, None], which
+    distinct, which = values.unique(dim=0, return_inverse=True)
+    return distinct, which

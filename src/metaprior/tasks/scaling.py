@@ -1,0 +1,70 @@
+"""`Scaler`: brings x and y to mean 0 and standard deviation 1, by the meta-tasks alone, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.tasks.tasks import Tasks
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """`x ↦ (x − x_shift) / x_scale` and the same for y, one shift and scale per column."""
+
+    x_shift: Float[Tensor, " d"]
+    x_scale: Float[Tensor, " d"]
+    y_shift: Float[Tensor, " p"]
+    y_scale: Float[Tensor, " p"]
+
+    @staticmethod
+    def fit(meta_tasks: Tasks) -> Scaler:
+        """The scaler under which all points of the meta-tasks together have mean 0 and deviation 1."""
+        return Scaler(*_shift_and_scale(meta_tasks.x), *_shift_and_scale(meta_tasks.y))
+
+    @staticmethod
+    def identity(d: int, p: int) -> Scaler:
+        """The scaler that changes nothing."""
+        zeros, ones = torch.zeros, torch.ones
+        kind = torch.float64
+        return Scaler(zeros(d, dtype=kind), ones(d, dtype=kind), zeros(p, dtype=kind), ones(p, dtype=kind))
+
+    def scale(self, tasks: Tasks) -> Tasks:
+        """The tasks in scaled units; points without targets (`p = 0`) stay without."""
+        y = (tasks.y - self.y_shift) / self.y_scale if tasks.p else tasks.y
+        return replace(tasks, x=(tasks.x - self.x_shift) / self.x_scale, y=y)
+
+    def scale_y(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return (y - self.y_shift) / self.y_scale
+
+    def unscale_mean(self, mean: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """Means, quantiles and samples of y in the user's units."""
+        return mean * self.y_scale + self.y_shift
+
+    def unscale_sd(self, sd: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return sd * self.y_scale
+
+    def unscale_variance(self, variance: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return variance * self.y_scale**2
+
+    def unscale_log_density(self, log_density: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """Log densities of single values of y: the Jacobian of the scaling is `1 / y_scale`."""
+        return log_density - self.y_scale.log()
+
+    def log_jacobian(self, tasks: Tasks) -> Float[Tensor, " m"]:
+        """What to add to each task's joint log density (or evidence) to have it in the user's units."""
+        return -tasks.sizes * self.y_scale.log().sum()
+
+
+def _shift_and_scale(
+    values: Float[Tensor, "N k"],
+) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    shift = values.mean(0)
+    deviation = (values - shift).square().mean(0).sqrt()
+    # A column that is constant up to rounding has no deviation to scale by: its own magnitude serves.
+    constant = deviation <= 1e-12 * shift.abs()
+    magnitude = torch.where(shift == 0, torch.ones_like(shift), shift.abs())
+    return shift, torch.where(constant | (deviation == 0), magnitude, deviation)

@@ -1,0 +1,287 @@
+"""`Tasks`: many small regression tasks of unequal size, in one ragged container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from metaprior.errors import DataError, OptionError
+from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, usable_rows
+
+
+class Task(NamedTuple):
+    """One task: its id, its inputs and its targets."""
+
+    id: Hashable
+    x: Float[Tensor, "n d"]
+    y: Float[Tensor, "n p"]
+
+
+class Columns(NamedTuple):
+    """What the columns are called in the user's table."""
+
+    task: tuple[str, ...]
+    x: tuple[str, ...]
+    y: tuple[str, ...]
+
+
+class ContextTarget(NamedTuple):
+    """The same tasks twice: the points to condition on, and the points to predict."""
+
+    context: Tasks
+    target: Tasks
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tasks:
+    """The points of all tasks one after another; task `i` owns rows `offsets[i]` to `offsets[i + 1]`.
+
+    Build one with `from_pairs` or `from_table`. Tensors are float64 and the container's own: treat them as
+    read-only. `notes` says what was left out when it was built.
+    """
+
+    x: Float[Tensor, "N d"]
+    y: Float[Tensor, "N p"]
+    offsets: Int[Tensor, " m+1"]
+    ids: tuple[Hashable, ...]
+    columns: Columns
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_pairs(
+        pairs: Iterable[tuple[Any, Any]],
+        ids: Sequence[Hashable] | None = None,
+        *,
+        missing: Missing = "error",
+    ) -> Tasks:
+        """Tasks from `(x, y)` pairs of arrays or tensors: x `[n, d]` or `[n]`, y `[n, p]` or `[n]`."""
+        check_missing_option(missing)
+        pairs = list(pairs)
+        names: list[Hashable] = list(range(len(pairs))) if ids is None else list(ids)
+        if len(names) != len(pairs):
+            raise DataError(f"{len(pairs)} tasks but {len(names)} ids; give one id per task.")
+        xs = [as_matrix(x, f"x of task {name!r}") for name, (x, _) in zip(names, pairs, strict=True)]
+        ys = [as_matrix(y, f"y of task {name!r}") for name, (_, y) in zip(names, pairs, strict=True)]
+        _check_shapes(names, xs, ys)
+        rows = np.concatenate([np.arange(len(x)) for x in xs])
+        owner = np.repeat(np.arange(len(xs)), [len(x) for x in xs])
+        return assemble(torch.cat(xs), torch.cat(ys), owner, names, None, rows, missing)
+
+    @staticmethod
+    def from_inputs(xs: Iterable[Any], ids: Sequence[Hashable] | None = None) -> Tasks:
+        """Points without targets (y has no columns), one entry per task: where to predict."""
+        pairs = [(matrix, matrix[:, :0]) for matrix in (as_matrix(x, "x") for x in xs)]
+        return Tasks.from_pairs(pairs, ids)
+
+    @staticmethod
+    def from_table(
+        table: Any,
+        *,
+        task: str | Sequence[str],
+        x: str | Sequence[str],
+        y: str | Sequence[str],
+        missing: Missing = "error",
+    ) -> Tasks:
+        """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names."""
+        from metaprior.tasks.tables import (
+            tasks_from_table,
+        )  # the reader builds Tasks: imported late
+
+        return tasks_from_table(table, task=task, x=x, y=y, missing=missing)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, i: int) -> Task:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"task {i} of {len(self)}")
+        i = i % len(self)
+        rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return Task(self.ids[i], self.x[rows], self.y[rows])
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        sizes = self.sizes
+        span = f"{int(sizes.min())}–{int(sizes.max())}" if len(self) else "0"
+        return f"Tasks({len(self)} tasks × {span} points, d={self.d}, p={self.p})"
+
+    @property
+    def d(self) -> int:
+        """Number of input columns."""
+        return self.x.shape[1]
+
+    @property
+    def p(self) -> int:
+        """Number of target columns."""
+        return self.y.shape[1]
+
+    @cached_property
+    def sizes(self) -> Int[Tensor, " m"]:
+        """Number of points of each task."""
+        return self.offsets.diff()
+
+    @cached_property
+    def task_of_row(self) -> Int[Tensor, " N"]:
+        """The position of the task that owns each row."""
+        return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
+
+    def select(self, which: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Tasks:
+        """These tasks, in this order: positions, or one boolean per task."""
+        chosen = torch.as_tensor(which)
+        if chosen.dtype == torch.bool:
+            if chosen.shape != (len(self),):
+                raise DataError(f"{chosen.numel()} booleans for {len(self)} tasks; give one each.")
+            chosen = torch.nonzero(chosen)[:, 0]
+        chosen = chosen.to(torch.int64)
+        if chosen.numel() and not (-len(self) <= int(chosen.min()) and int(chosen.max()) < len(self)):
+            raise DataError(f"positions must lie in 0 … {len(self) - 1}.")
+        chosen = chosen % max(len(self), 1)
+        sizes = self.sizes[chosen]
+        offsets = offsets_of(sizes)
+        start = torch.repeat_interleave(self.offsets[chosen] - offsets[:-1], sizes)
+        rows = torch.arange(int(offsets[-1])) + start
+        ids = tuple(self.ids[i] for i in chosen.tolist())
+        return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, ids=ids)
+
+    def split(self, fraction: float, seed: int) -> tuple[Tasks, Tasks]:
+        """Two random disjoint parts: this fraction of the tasks (at least one), and the rest."""
+        if not 0 < fraction < 1:
+            raise OptionError(f"fraction={fraction} must lie between 0 and 1.")
+        if len(self) < 2:
+            raise DataError(f"{len(self)} task cannot be split in two; give more tasks.")
+        count = min(max(round(fraction * len(self)), 1), len(self) - 1)
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return self.select(order[:count].sort().values), self.select(order[count:].sort().values)
+
+    def context_target(
+        self,
+        n: int | None = None,
+        seed: int | None = None,
+        *,
+        where: Callable[[Float[Tensor, "N d"]], Any] | None = None,
+    ) -> ContextTarget:
+        """Each task's points in two: `n` random ones, or those where a predicate on x holds, and the rest.
+
+        `tasks.context_target(5, seed=0)`; `tasks.context_target(where=lambda x: x[:, 0] < 24)`.
+        """
+        if (n is None) == (where is None):
+            raise OptionError("give either n (with a seed) or where, not both.")
+        mask = self._random_rows(n, seed) if n is not None else self._rows_where(where)
+        return ContextTarget(self._keep_rows(mask), self._keep_rows(~mask))
+
+    def without_points(self) -> Tasks:
+        """The same tasks with no points at all: conditioning on them leaves the prior."""
+        return self._keep_rows(torch.zeros(len(self.x), dtype=torch.bool))
+
+    def joined(self, other: Tasks) -> Tasks:
+        """Each task's points of both containers, which hold the same tasks in the same order."""
+        if self.ids != other.ids:
+            raise DataError("only containers with the same tasks in the same order can be joined.")
+        order = torch.cat([self.task_of_row, other.task_of_row]).argsort(stable=True)
+        x, y = torch.cat([self.x, other.x])[order], torch.cat([self.y, other.y])[order]
+        return replace(self, x=x, y=y, offsets=offsets_of(self.sizes + other.sizes))
+
+    def _random_rows(self, n: int, seed: int | None) -> Bool[Tensor, " N"]:
+        if seed is None:
+            raise OptionError("random context points need a seed: context_target(n, seed=0).")
+        if n < 0:
+            raise OptionError(f"n={n}: a context has 0 points or more.")
+        short = torch.nonzero(self.sizes < n)[:, 0].tolist()
+        if short:
+            i = short[0]
+            raise DataError(
+                f"a context of {n} points is larger than {len(short)} of the {len(self)} tasks "
+                f"(the first is {self.ids[i]!r} with {int(self.sizes[i])}). Use a smaller context, or "
+                "select the tasks that have more points."
+            )
+        keys = torch.rand(len(self.x), generator=torch.Generator().manual_seed(seed))
+        order = torch.from_numpy(np.lexsort((keys.numpy(), self.task_of_row.numpy())))
+        rank = torch.empty(len(order), dtype=torch.int64)
+        rank[order] = torch.arange(len(order)) - self.offsets[self.task_of_row]
+        return rank < n
+
+    def _rows_where(self, where: Callable[[Tensor], Any] | None) -> Bool[Tensor, " N"]:
+        assert where is not None
+        mask = torch.as_tensor(where(self.x))
+        if mask.shape != (len(self.x),) or mask.dtype != torch.bool:
+            raise OptionError(
+                f"the predicate must map x [{len(self.x)}, {self.d}] to one boolean per row; "
+                f"it gave {mask.dtype} of shape {tuple(mask.shape)}."
+            )
+        return mask
+
+    def _keep_rows(self, mask: Bool[Tensor, " N"]) -> Tasks:
+        sizes = torch.bincount(self.task_of_row[mask], minlength=len(self))
+        return replace(self, x=self.x[mask], y=self.y[mask], offsets=offsets_of(sizes))
+
+
+def offsets_of(sizes: Int[Tensor, " m"]) -> Int[Tensor, " m+1"]:
+    """Where each task's rows begin, and where the last one's end."""
+    return torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
+
+
+def assemble(
+    x: Float[Tensor, "N d"],
+    y: Float[Tensor, "N p"],
+    owner: np.ndarray[Any, Any],
+    ids: Sequence[Hashable],
+    columns: Columns | None,
+    rows: np.ndarray[Any, Any],
+    missing: Missing,
+) -> Tasks:
+    """Tasks from rows already sorted by owner (a task's position); `rows` are the user's row numbers."""
+    d, p = x.shape[1], y.shape[1]
+    if columns is None:
+        names_x = ("x",) if d == 1 else tuple(f"x{k + 1}" for k in range(d))
+        names_y = ("y",) if p == 1 else tuple(f"y{k + 1}" for k in range(p))
+        columns = Columns(("task",), names_x, names_y)
+    task_of_row = _Lookup(ids, owner)
+    keep, notes = usable_rows(torch.cat([x, y], 1), columns.x + columns.y, task_of_row, rows, missing)
+    sizes = torch.bincount(torch.from_numpy(owner)[keep], minlength=len(ids))
+    empty = torch.nonzero(sizes == 0)[:, 0].tolist()
+    if empty:  # only where rows were dropped: a task that came without rows is refused before
+        named = ", ".join(repr(ids[i]) for i in empty[:3])
+        notes += (f"dropped {len(empty)} of {len(ids)} tasks with no usable row: {named}",)
+        ids = [name for i, name in enumerate(ids) if sizes[i] > 0]
+        sizes = sizes[sizes > 0]
+        if not ids:
+            raise DataError(f"no task has a usable row. {notes[0]}.")
+    return Tasks(x[keep], y[keep], offsets_of(sizes), tuple(ids), columns, notes)
+
+
+class _Lookup(Sequence[object]):
+    """The id of each row's task, without a list of all of them."""
+
+    def __init__(self, ids: Sequence[Hashable], owner: np.ndarray[Any, Any]) -> None:
+        self._ids, self._owner = ids, owner
+
+    def __len__(self) -> int:
+        return len(self._owner)
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._ids[self._owner[row]]
+
+
+def _check_shapes(ids: Sequence[Hashable], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+    if not xs:
+        raise DataError("no tasks: give at least one (x, y) pair.")
+    for name, x, y in zip(ids, xs, ys, strict=True):
+        if len(x) != len(y):
+            raise DataError(f"task {name!r}: x has {len(x)} rows and y has {len(y)}; they must match.")
+        if len(x) == 0:
+            raise DataError(f"task {name!r} has no rows; leave it out.")
+        for what, one, first in (("x", x, xs[0]), ("y", y, ys[0])):
+            if one.shape[1] != first.shape[1]:
+                raise DataError(
+                    f"task {name!r}: {what} has {one.shape[1]} columns, but task {ids[0]!r} has "
+                    f"{first.shape[1]}; all tasks share the same columns."
+                )

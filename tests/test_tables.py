@@ -1,0 +1,117 @@
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+from metaprior import DataError, Tasks
+
+ROWS = {
+    "patient": ["b", "a", "b", "a", "c"],
+    "site": [1, 1, 1, 2, 1],
+    "hour": [0.0, 1.0, 2.0, 3.0, 4.0],
+    "age": [50, 60, 50, 60, 70],
+    "gcs": [15.0, 14.0, 13.0, 12.0, 11.0],
+    "note": ["x", "7", "y", "z", None],
+}
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_long_table(kind):
+    tasks = Tasks.from_table(FRAMES[kind](ROWS), task="patient", x=["hour", "age"], y="gcs")
+    assert tasks.ids == ("b", "a", "c")
+    assert tasks[0].x.tolist() == [[0.0, 50.0], [2.0, 50.0]]
+    assert tasks[1].y.ravel().tolist() == [14.0, 12.0]
+    assert tasks.columns == (("patient",), ("hour", "age"), ("gcs",))
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_several_task_columns(kind):
+    tasks = Tasks.from_table(FRAMES[kind](ROWS), task=["site", "patient"], x="hour", y=["gcs", "age"])
+    assert tasks.ids == ((1, "b"), (1, "a"), (2, "a"), (1, "c"))
+    assert tasks.sizes.tolist() == [2, 1, 1, 1]
+    assert tasks.p == 2
+
+
+def test_table_and_pairs_agree():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"t": np.repeat([3, 1, 2], [4, 2, 3]), "x": rng.normal(size=9), "y": rng.normal(size=9)})
+    shuffled = Tasks.from_table(frame.sample(frac=1, random_state=0), task="t", x="x", y="y")
+    pairs = dict(iter(frame.groupby("t")))
+    for task in shuffled:
+        assert sorted(task.y.ravel().tolist()) == sorted(pairs[task.id]["y"])
+
+
+def test_categories_as_tasks():
+    frame = pd.DataFrame(
+        {"t": pd.Categorical(["u", "v", "u"], categories=["w", "v", "u"]), "x": [1, 2, 3], "y": [1, 2, 3]}
+    )
+    assert Tasks.from_table(frame, task="t", x="x", y="y").ids == ("u", "v")
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"task": "patiet", "x": "hour", "y": "gcs"}, r"no column 'patiet' \(did you mean 'patient'\?\)"),
+        (
+            {"task": "patient", "x": "hour", "y": "note"},
+            r"column 'note' must hold numbers, but 3 of its 5 values are text \(row 0: 'x'",
+        ),
+        ({"task": "patient", "x": "hour", "y": "hour"}, "named more than once"),
+        ({"task": "note", "x": "hour", "y": "gcs"}, r"task column 'note' is empty in 1 rows \(the first is row 4\)"),
+        ({"task": "patient", "x": [], "y": "gcs"}, "no x column"),
+    ],
+)
+def test_bad_columns(kind, columns, message):
+    with pytest.raises(DataError, match=message):
+        Tasks.from_table(FRAMES[kind](ROWS), **columns)
+
+
+def test_empty_table():
+    with pytest.raises(DataError, match="no rows"):
+        Tasks.from_table(pd.DataFrame({"t": [], "x": [], "y": []}), task="t", x="x", y="y")
+
+
+def test_missing_values_are_counted_placed_and_droppable():
+    frame = pl.DataFrame({"t": ["a", "a", "b"], "x": [1.0, 2.0, 3.0], "y": [1.0, None, float("inf")]})
+    with pytest.raises(DataError, match=r"column 'y': 2 \(row 1 of task 'a', row 2 of task 'b'\).*missing='drop'"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+    tasks = Tasks.from_table(frame, task="t", x="x", y="y", missing="drop")
+    assert tasks.ids == ("a",)
+    assert len(tasks.notes) == 2
+
+
+def test_a_column_of_nothing_but_missing_values():
+    frame = pa.table({"t": [1, 2], "x": [1.0, 2.0], "y": pa.nulls(2)})
+    with pytest.raises(DataError, match="column 'y': 2"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+
+
+def test_numbers_written_as_text_and_dates_say_what_to_do():
+    frame = pd.DataFrame({"t": [1, 1], "x": ["1", "2"], "y": [1.0, 2.0], "day": [datetime.date(2020, 1, 1)] * 2})
+    with pytest.raises(DataError, match="numbers written as text; convert"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+    with pytest.raises(DataError, match="convert it to numbers"):
+        Tasks.from_table(frame, task="t", x="day", y="y")
+
+
+def test_integers_booleans_and_decimals_are_numbers():
+    frame = pa.table({"t": [1, 1], "x": pa.array([1, 2], pa.int8()), "y": pa.array([True, False])})
+    assert Tasks.from_table(frame, task="t", x="x", y="y").y.tolist() == [[1.0], [0.0]]
+    decimals = frame.append_column("z", pa.array([1.5, 2.5]).cast(pa.decimal128(5, 2)))
+    assert Tasks.from_table(decimals, task="t", x="x", y="z").y.tolist() == [[1.5], [2.5]]
+
+
+def test_what_is_not_a_table():
+    with pytest.raises(DataError, match=r"not list; for arrays use Tasks.from_pairs"):
+        Tasks.from_table([1, 2], task="t", x="x", y="y")
+
+
+def test_result_is_float64_on_cpu():
+    tasks = Tasks.from_table(pd.DataFrame(ROWS), task="patient", x="age", y="gcs")
+    assert tasks.x.dtype == torch.float64

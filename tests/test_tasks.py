@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+import torch
+
+from metaprior import DataError, OptionError, Tasks
+from tests.problems import mixed, ragged
+
+
+def test_container_holds_what_came_in():
+    pairs = [(np.array([1.0, 2.0]), np.array([3.0, 4.0])), (torch.tensor([[5.0]]), [[6.0]])]
+    tasks = Tasks.from_pairs(pairs, ids=["a", "b"])
+    assert len(tasks) == 2
+    assert (tasks.d, tasks.p) == (1, 1)
+    assert tasks.offsets.tolist() == [0, 2, 3]
+    assert tasks.x.dtype == torch.float64
+    assert [task.id for task in tasks] == ["a", "b"]
+    assert tasks[-1].y.tolist() == [[6.0]]
+    assert repr(tasks) == "Tasks(2 tasks × 1–2 points, d=1, p=1)"
+
+
+def test_container_is_a_copy():
+    x = np.zeros(3)
+    tensor = torch.zeros(3, dtype=torch.float64)
+    tasks = Tasks.from_pairs([(x, tensor)])
+    x[0] = tensor[0] = 7.0
+    assert tasks.x.abs().sum() == 0
+    assert tasks.y.abs().sum() == 0
+
+
+def test_fields_cannot_be_replaced():
+    with pytest.raises(AttributeError):
+        ragged().x = None  # type: ignore[misc]
+
+
+def test_select_by_position_and_by_mask():
+    tasks = mixed()
+    some = tasks.select([4, 0, -1])
+    assert some.ids == (tasks.ids[4], tasks.ids[0], tasks.ids[-1])
+    assert torch.equal(some[1].y, tasks[0].y)
+    big = tasks.select(tasks.sizes > 4)
+    assert set(big.sizes.tolist()) == {n for n in tasks.sizes.tolist() if n > 4}
+    with pytest.raises(DataError, match="positions must lie in"):
+        tasks.select([len(tasks)])
+    with pytest.raises(DataError, match="booleans for"):
+        tasks.select(torch.tensor([True]))
+
+
+def test_split_is_a_partition_and_repeatable():
+    tasks = mixed()
+    first, second = tasks.split(0.3, seed=5)
+    assert len(first) == round(0.3 * len(tasks))
+    assert sorted(first.ids + second.ids) == sorted(tasks.ids)
+    assert tasks.split(0.3, seed=5)[0].ids == first.ids
+    assert tasks.split(0.3, seed=6)[0].ids != first.ids
+
+
+def test_split_needs_two_tasks_and_a_fraction():
+    with pytest.raises(DataError, match="cannot be split"):
+        ragged(count=1).split(0.5, seed=0)
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        ragged().split(1.0, seed=0)
+
+
+def test_random_context_has_n_points_of_each_task_and_the_target_has_the_rest():
+    tasks = mixed().select(mixed().sizes >= 3)
+    context, target = tasks.context_target(3, seed=1)
+    assert context.sizes.tolist() == [3] * len(tasks)
+    for whole, given, rest in zip(tasks, context, target, strict=True):
+        assert sorted(torch.cat([given.y, rest.y]).ravel().tolist()) == sorted(whole.y.ravel().tolist())
+    assert torch.equal(tasks.context_target(3, seed=1).context.x, context.x)
+    assert not torch.equal(tasks.context_target(3, seed=2).context.x, context.x)
+
+
+def test_random_contexts_are_uniform():
+    tasks = Tasks.from_pairs([(np.arange(4.0), np.zeros(4))] * 4000)
+    chosen = tasks.context_target(1, seed=0).context.x[:, 0]
+    assert torch.bincount(chosen.long()).float() == pytest.approx([1000] * 4, rel=0.1)
+
+
+def test_context_by_predicate():
+    tasks = Tasks.from_pairs([([1.0, 30.0], [0.0, 1.0]), ([50.0], [2.0])])
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 24)
+    assert context.sizes.tolist() == [1, 0]
+    assert target.y.ravel().tolist() == [1.0, 2.0]
+    with pytest.raises(OptionError, match="one boolean per row"):
+        tasks.context_target(where=lambda x: x < 24)
+
+
+def test_context_options_are_checked():
+    with pytest.raises(OptionError, match="either n"):
+        ragged().context_target()
+    with pytest.raises(OptionError, match="need a seed"):
+        ragged().context_target(1)
+    with pytest.raises(OptionError, match="0 points or more"):
+        ragged().context_target(-1, seed=0)
+
+
+def test_context_larger_than_a_task_names_the_task():
+    tasks = Tasks.from_pairs([(np.zeros(5), np.zeros(5)), (np.zeros(2), np.zeros(2))], ids=["long", "short"])
+    with pytest.raises(DataError, match=r"larger than 1 of the 2 tasks \(the first is 'short' with 2\)"):
+        tasks.context_target(3, seed=0)
+
+
+def test_joined_puts_context_and_target_together_again():
+    tasks = ragged(d=2, largest=6)
+    context, target = tasks.context_target(1, seed=0)
+    whole = context.joined(target)
+    assert whole.sizes.tolist() == tasks.sizes.tolist()
+    for a, b in zip(whole, tasks, strict=True):
+        assert sorted(a.y.ravel().tolist()) == sorted(b.y.ravel().tolist())
+    with pytest.raises(DataError, match="same tasks"):
+        context.joined(target.select([0]))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([], "no tasks"),
+        ([([1.0, 2.0], [1.0])], r"task 0: x has 2 rows and y has 1"),
+        ([([], [])], "task 0 has no rows"),
+        (
+            [(np.zeros((2, 1)), np.zeros(2)), (np.zeros((2, 3)), np.zeros(2))],
+            "task 1: x has 3 columns, but task 0 has 1",
+        ),
+        ([(np.zeros(2), np.zeros((2, 2))), (np.zeros(2), np.zeros(2))], "task 1: y has 1 columns"),
+        ([(["a"], [1.0])], "x of task 0 is not an array of numbers"),
+        ([(np.zeros((1, 1, 1)), [1.0])], "has 3 dimensions"),
+    ],
+)
+def test_bad_pairs(pairs, message):
+    with pytest.raises(DataError, match=message):
+        Tasks.from_pairs(pairs)
+
+
+def test_ids_must_match():
+    with pytest.raises(DataError, match="1 tasks but 2 ids"):
+        Tasks.from_pairs([([1.0], [1.0])], ids=["a", "b"])
+
+
+def test_nan_and_infinity_are_counted_and_placed():
+    pairs = [([0.0, np.nan], [1.0, 2.0]), ([1.0, 2.0], [np.inf, np.nan])]
+    with pytest.raises(DataError, match=r"column 'x': 1 \(row 1 of task 0\); column 'y': 2 .*missing='drop'"):
+        Tasks.from_pairs(pairs)
+
+
+def test_missing_rows_can_be_dropped_and_it_is_said():
+    pairs = [([0.0, np.nan], [1.0, 2.0]), ([1.0, 2.0], [np.inf, np.nan])]
+    tasks = Tasks.from_pairs(pairs, missing="drop")
+    assert tasks.ids == (0,)
+    assert tasks.y.tolist() == [[1.0]]
+    assert "dropped 3 of 4 rows" in tasks.notes[0]
+    assert "dropped 1 of 2 tasks" in tasks.notes[1]
+
+
+def test_dropping_everything_is_an_error():
+    with pytest.raises(DataError, match="no task has a usable row"):
+        Tasks.from_pairs([([np.nan], [1.0])], missing="drop")
+    with pytest.raises(OptionError, match="missing='ignore'"):
+        Tasks.from_pairs([([1.0], [1.0])], missing="ignore")  # type: ignore[arg-type]
