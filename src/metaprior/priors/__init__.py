@@ -1,0 +1,23 @@
+"""What is learned: networks, means, kernels, noise, and the prior that joins them."""
+
+from metaprior.priors.kernels import KERNELS, DeepKernel
+from metaprior.priors.means import MEANS, DeepMean, FixedMean
+from metaprior.priors.networks import ACTIVATIONS, Network
+from metaprior.priors.noise import FixedNoise, LearnedNoise
+from metaprior.priors.prior import CONFIGURATIONS, AtPoints, Prior, make_prior
+
+__all__ = [
+    "ACTIVATIONS",
+    "CONFIGURATIONS",
+    "KERNELS",
+    "MEANS",
+    "AtPoints",
+    "DeepKernel",
+    "DeepMean",
+    "FixedMean",
+    "FixedNoise",
+    "LearnedNoise",
+    "Network",
+    "Prior",
+    "make_prior",
+]

@@ -1,0 +1,81 @@
+"""Feed-forward networks, for means and kernels alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metaprior.errors import OptionError, UnknownNameError
+
+ACTIVATIONS: dict[str, tuple[type[nn.Module], float]] = {
+    "sigmoid": (nn.Sigmoid, 4.0),
+    "tanh": (nn.Tanh, 1.0),
+    "relu": (nn.ReLU, math.sqrt(2.0)),
+}
+"""Each activation with the gain of the layer before it that keeps a signal's variance (1 / its slope at 0)."""
+
+
+class Network(nn.Module):
+    """`W₃ σ(W₂ σ(W₁ x + b₁) + b₂) + b₃`, with any number of hidden layers (eq:deep_mean).
+
+    Its parameters may be float32 under a float64 covariance: inputs are cast to them and outputs back. Weights and
+    biases start uniform with variance `gain² / fan_in`, for inputs of mean 0 and deviation 1; `like` (points such as
+    the network will see) moves the first layer to where other inputs lie.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        hidden: Sequence[int],
+        activation: str,
+        seed: int,
+        dtype: torch.dtype = torch.float64,
+        like: Float[Tensor, "k d"] | None = None,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise UnknownNameError("activation", activation, ACTIVATIONS)
+        if min(inputs, outputs, *hidden) < 1:
+            raise OptionError(f"layers of {inputs}, {list(hidden)} and {outputs} units: each needs one or more.")
+        make, gain = ACTIVATIONS[activation]
+        widths = [inputs, *hidden, outputs]
+        generator = torch.Generator().manual_seed(seed)
+        layers: list[nn.Module] = []
+        for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
+            last = k == len(widths) - 2
+            linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
+            _initialise(linear, 1.0 if last else gain, generator)
+            layers += [linear] if last else [linear, make()]
+        self.layers = nn.Sequential(*layers)
+        if like is not None:
+            first = layers[0]
+            assert isinstance(first, nn.Linear)
+            _move_to(first, like)
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
+        first = self.layers[0]
+        assert isinstance(first, nn.Linear)
+        out: Tensor = self.layers(x.to(first.weight.dtype))
+        return out.to(x.dtype)
+
+
+@torch.no_grad()
+def _initialise(linear: nn.Linear, gain: float, generator: torch.Generator) -> None:
+    bound = gain * math.sqrt(3.0 / linear.in_features)  # a uniform law of variance gain² / fan_in
+    for values in (linear.weight, linear.bias):
+        draw = torch.rand(values.shape, generator=generator, dtype=torch.float64)
+        values.copy_(bound * (2 * draw - 1))
+
+
+@torch.no_grad()
+def _move_to(first: nn.Linear, like: Float[Tensor, "k d"]) -> None:
+    shift, scale = like.mean(0), like.std(0, correction=0)
+    first.weight.div_(torch.where(scale > 0, scale, 1.0).to(first.weight))
+    first.bias.sub_(first.weight @ shift.to(first.weight))

@@ -1,0 +1,41 @@
+"""Observation noise: a variance at each input."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metaprior.errors import OptionError
+
+
+class LearnedNoise(nn.Module):
+    """One variance for all points, learned, never below `floor`: `floor + softplus(raw)`."""
+
+    def __init__(self, initial: float = 0.1, floor: float = 1e-4) -> None:
+        super().__init__()
+        if not 0 < floor < math.inf:
+            raise OptionError(f"noise floor {floor}: learned noise needs a floor above 0.")
+        self.floor = floor
+        above = max(initial - floor, 0.01 * floor)
+        self.raw = nn.Parameter(torch.tensor(above, dtype=torch.float64).expm1().log())
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+        return (self.floor + nn.functional.softplus(self.raw)).expand(x.shape[:-1])
+
+
+class FixedNoise(nn.Module):
+    """One known variance for all points; it may be 0."""
+
+    variance: Tensor
+
+    def __init__(self, variance: float) -> None:
+        super().__init__()
+        if not 0 <= variance < math.inf:
+            raise OptionError(f"noise variance {variance}: give a number of 0 or more.")
+        self.register_buffer("variance", torch.tensor(variance, dtype=torch.float64))
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+        return self.variance.expand(x.shape[:-1])

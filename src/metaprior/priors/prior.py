@@ -1,0 +1,129 @@
+"""`Prior`: mean, kernel and noise joined, and which of them is learned; and the configurations by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from metaprior.errors import UnknownNameError
+from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix, make_kernel
+from metaprior.priors.means import FixedMean, make_mean, mean_values
+from metaprior.priors.noise import FixedNoise, LearnedNoise
+
+PARTS = ("mean", "kernel", "noise")
+
+CONFIGURATIONS = {
+    "vanilla": ("zero", "rbf"),
+    "learned kernel": ("zero", "deep"),
+    "learned mean": ("deep", "rbf"),
+    "learned both": ("deep", "deep"),
+}
+"""The paper's four priors: mean and kernel."""
+
+
+class AtPoints(NamedTuple):
+    """What a prior says of each point on its own; covariances follow from the features."""
+
+    mean: Float[Tensor, "*n p"]
+    features: Float[Tensor, "*n q"]
+    noise: Float[Tensor, "*n"]
+
+    def gather(self, index: Int[Tensor, "*m"]) -> AtPoints:
+        """The same at points chosen by position."""
+
+        def rows(values: Tensor) -> Tensor:
+            chosen = values.index_select(0, index.reshape(-1))
+            return chosen.reshape(*index.shape, *values.shape[1:])
+
+        return AtPoints(rows(self.mean), rows(self.features), rows(self.noise))
+
+
+class Prior(nn.Module):
+    """`GP(m_φ, k_θ)` with noise variance σ² (eq:gp_prior).
+
+    mean: a GPyTorch mean or a fixed callable. kernel: a GPyTorch kernel. noise: `LearnedNoise`, `FixedNoise` or
+    a number (fixed). learn: which of "mean", "kernel", "noise" may change in meta-learning; the rest is frozen.
+    """
+
+    def __init__(
+        self,
+        mean: Mean | Callable[[Tensor], Tensor],
+        kernel: Kernel,
+        noise: nn.Module | float,
+        *,
+        learn: Iterable[str],
+    ) -> None:
+        super().__init__()
+        self.mean = mean if isinstance(mean, nn.Module) else FixedMean(mean)
+        self.kernel = kernel
+        self.noise = noise if isinstance(noise, nn.Module) else FixedNoise(noise)
+        self.learn = tuple(learn)
+        for part in self.learn:
+            if part not in PARTS:
+                raise UnknownNameError("part of a prior", part, PARTS)
+        for part in PARTS:
+            getattr(self, part).requires_grad_(part in self.learn)
+
+    def at(self, x: Float[Tensor, "*n d"]) -> AtPoints:
+        """Everything that is computed point by point: networks run here and nowhere else."""
+        return AtPoints(mean_values(self.mean, x), kernel_features(self.kernel, x), self.noise(x))
+
+    def covariance(self, z1: AtPoints, z2: AtPoints) -> Float[Tensor, "*n1 n2"]:
+        """`k_θ` between two sets of points."""
+        return kernel_matrix(self.kernel, z1.features, z2.features)
+
+    def variance(self, z: AtPoints) -> Float[Tensor, "*n"]:
+        """`k_θ(x, x)` at each point."""
+        return kernel_diagonal(self.kernel, z.features)
+
+    def of_tasks(self, which: Int[Tensor, " k"]) -> Prior:
+        """Where the kernel has a batch shape (its own parameters for each of several tasks): those of some."""
+        if not self.kernel.batch_shape:
+            return self
+        return Prior(self.mean, self.kernel[which], self.noise, learn=self.learn)
+
+    def learned_parameters(self) -> list[nn.Parameter]:
+        """The parameters that meta-learning may change (ψ)."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    @property
+    def device(self) -> torch.device:
+        tensors = (*self.parameters(), *self.buffers())
+        return tensors[0].device if tensors else torch.device("cpu")
+
+
+def make_prior(
+    mean: str | Mean | Callable[[Tensor], Tensor],
+    kernel: str | Kernel,
+    *,
+    d: int,
+    p: int = 1,
+    noise: nn.Module | float | None = None,
+    noise_floor: float = 1e-4,
+    hidden: Sequence[int] = (128, 64),
+    activation: str = "sigmoid",
+    features: int = 2,
+    learn: Iterable[str] = PARTS,
+    seed: int,
+    dtype: torch.dtype = torch.float64,
+    like: Float[Tensor, "k d"] | None = None,
+) -> Prior:
+    """A prior from names or GPyTorch modules, for `d` inputs and `p` outputs.
+
+    `make_prior(*CONFIGURATIONS["learned both"], d=1, seed=0)` is the paper's prior with deep mean and kernel. noise:
+    a module or a fixed variance; by default learned above `noise_floor`. dtype: of the networks' parameters. like:
+    points such as the networks will see, where these are not scaled to mean 0 and deviation 1.
+    """
+    network = {"hidden": hidden, "activation": activation, "dtype": dtype, "like": like}
+    return Prior(
+        make_mean(mean, d=d, p=p, seed=2 * seed, **network),  # type: ignore[arg-type]
+        make_kernel(kernel, d=d, features=features, seed=2 * seed + 1, **network),  # type: ignore[arg-type]
+        LearnedNoise(floor=noise_floor) if noise is None else noise,
+        learn=learn,
+    )
