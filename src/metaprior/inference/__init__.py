@@ -1,0 +1,27 @@
+"""What a GP knows: evidence with its three terms, posteriors, samples."""
+
+from metaprior.inference.evidence import Evidence, evidence, summed_evidence, task_evidence
+from metaprior.inference.factor import JITTER, factor
+from metaprior.inference.gaussian import GaussianMarginals, Interval
+from metaprior.inference.method import Method, Predictive
+from metaprior.inference.posterior import Conditional, ContextBatch, Posterior, condition
+from metaprior.inference.units import UserConditional, UserPosterior
+
+__all__ = [
+    "JITTER",
+    "Conditional",
+    "ContextBatch",
+    "Evidence",
+    "GaussianMarginals",
+    "Interval",
+    "Method",
+    "Posterior",
+    "Predictive",
+    "UserConditional",
+    "UserPosterior",
+    "condition",
+    "evidence",
+    "factor",
+    "summed_evidence",
+    "task_evidence",
+]

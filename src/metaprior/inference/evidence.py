@@ -1,0 +1,185 @@
+"""Evidence: the log marginal likelihood of tasks under a prior, by its three terms (eq:explicit-LML)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from metaprior.errors import DataError, NumericalError
+from metaprior.inference.factor import factor
+from metaprior.priors import AtPoints, Prior
+from metaprior.tasks import Batch, Padded, Tasks, batches
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class Evidence(NamedTuple):
+    """The three terms of the log marginal likelihood, each `[m]` (per task) or a sum.
+
+    Also the largest jitter that a factorisation needed, relative to the diagonal: 0 unless one failed without.
+    """
+
+    data_fit: Tensor
+    complexity: Tensor
+    normaliser: Tensor
+    jitter: float = 0.0
+
+    @property
+    def total(self) -> Tensor:
+        """`log p(y | x, ψ)`."""
+        return self.data_fit + self.complexity + self.normaliser
+
+    @property
+    def terms(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The three terms without the jitter."""
+        return self.data_fit, self.complexity, self.normaliser
+
+
+def evidence(prior: Prior, tasks: Tasks) -> Evidence:
+    """The evidence of each task, in the order of the tasks; differentiable in the prior's parameters."""
+    check_outputs(prior, tasks)
+    laid_out = batches(tasks, prior.device)
+    parts = [task_evidence(prior, batch, tasks.ids) for batch in laid_out]
+    order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(prior.device)
+    fit, complexity, normaliser = (torch.cat([part.terms[k] for part in parts])[order] for k in range(3))
+    return Evidence(fit, complexity, normaliser, max(part.jitter for part in parts))
+
+
+def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable]) -> Evidence:
+    """The evidence of each task of a batch, in the batch's order."""
+    z = at_inputs(prior, batch)
+    if isinstance(batch, Padded):
+        residual = torch.where(batch.mask[..., None], batch.y - z.mean, 0.0)
+        A, names = covariance_matrix(prior, z, batch.mask), [ids[i] for i in batch.tasks.tolist()]
+        quadratic, _, logdet, jitter = gaussian_terms(A, residual, None, names)
+        fit, sizes = quadratic.sum(-1), batch.mask.sum(1).to(quadratic)
+    else:
+        count, n, p = batch.y.shape
+        columns = (batch.y - z.mean).permute(1, 0, 2).reshape(1, n, count * p)
+        A, names = covariance_matrix(prior, z), [ids[int(batch.tasks[0])]]
+        quadratic, _, logdet, jitter = gaussian_terms(A, columns, None, names)
+        fit, logdet = quadratic.reshape(count, p).sum(-1), logdet.expand(count)
+        sizes = torch.full_like(fit, n)
+    p = batch.y.shape[-1]
+    return Evidence(-0.5 * fit, -0.5 * p * logdet, -0.5 * p * LOG_2PI * sizes, jitter)
+
+
+def summed_evidence(
+    prior: Prior, laid_out: Iterable[Batch], ids: Sequence[Hashable], *, per_point: bool = False
+) -> Evidence:
+    """The sum over all tasks of the batches: the objective of meta-learning.
+
+    Tasks with identical inputs enter through their count, mean and scatter: one factorisation however many they
+    are. With `per_point` each task's evidence is divided by its number of points first.
+    """
+    terms = [_batch_sum(prior, batch, ids, per_point) for batch in laid_out]
+    fit, complexity, normaliser = (torch.stack([term.terms[k] for term in terms]).sum() for k in range(3))
+    return Evidence(fit, complexity, normaliser, max(term.jitter for term in terms))
+
+
+def _batch_sum(prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: bool) -> Evidence:
+    if isinstance(batch, Padded):
+        terms = task_evidence(prior, batch, ids)
+        weight = 1 / batch.mask.sum(1).to(terms[0]) if per_point else torch.ones_like(terms[0])
+        fit, complexity, normaliser = ((weight * term).sum() for term in terms.terms)
+        return Evidence(fit, complexity, normaliser, terms.jitter)
+    z = at_inputs(prior, batch)
+    count, n, p = batch.y.shape
+    quadratic, trace, logdet, jitter = gaussian_terms(
+        covariance_matrix(prior, z), batch.mean - z.mean, batch.scatter, [ids[int(batch.tasks[0])]]
+    )
+    half = -0.5 * (count / n if per_point else count)
+    fit, normaliser = quadratic.sum() + trace.sum(), logdet.new_tensor(p * n * LOG_2PI)
+    return Evidence(half * fit, half * p * logdet.sum(), half * normaliser, jitter)
+
+
+def at_inputs(prior: Prior, batch: Batch) -> AtPoints:
+    """What the prior says of each point of a batch, computed once per distinct point."""
+    return prior.at(batch.inputs.distinct).gather(batch.inputs.index)
+
+
+def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
+    """`K + σ²I` of each task; padded points are independent of all others, with variance 1."""
+    A = prior.covariance(z, z) + torch.diag_embed(z.noise)
+    if mask is None or bool(mask.all()):
+        return A
+    both = mask[:, :, None] & mask[:, None, :]
+    return torch.where(both, A, torch.diag_embed((~mask).to(A)))
+
+
+def check_outputs(prior: Prior, tasks: Tasks) -> None:
+    """The prior's mean must have as many outputs as the tasks have target columns."""
+    with torch.no_grad():
+        outputs = prior.at(tasks.x[:1].to(prior.device)).mean.shape[-1] if len(tasks.x) else tasks.p
+    if outputs != tasks.p:
+        raise DataError(
+            f"the prior's mean has {outputs} outputs, but the tasks have {tasks.p} target columns; "
+            f"make the prior with p={tasks.p}."
+        )
+
+
+def gaussian_terms(
+    A: Float[Tensor, "b n n"],
+    R: Float[Tensor, "b n q"],
+    S: Float[Tensor, "b n n"] | None,
+    names: Sequence[Hashable] | None,
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
+    """`rᵀA⁻¹r` for each column r of R, `tr(A⁻¹S)`, `log|A|`, and the jitter; gradients are analytic."""
+    jitter: list[float] = []
+    quadratic, trace, logdet = _GaussianTerms.apply(A, R, S, names, jitter)  # type: ignore[no-untyped-call]
+    return quadratic, trace, logdet, jitter[0]
+
+
+class _GaussianTerms(torch.autograd.Function):
+    """With `α = A⁻¹R`: `d rᵀA⁻¹r = 2αᵀdr − αᵀdA α`, `d tr(A⁻¹S) = −tr(A⁻¹S A⁻¹ dA)`, `d log|A| = tr(A⁻¹ dA)`.
+
+    Summed with weights −½ these are the paper's gradient `½(ααᵀ − A⁻¹)`; nothing is traced through the Cholesky.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, A: Tensor, R: Tensor, S: Tensor | None, names: Any, jitter: list[float]) -> Any:
+        L, added = factor(A, names)
+        if not bool(torch.isfinite(R).all()):
+            raise NumericalError(_residual_message(R, names))
+        jitter.append(float(added.max()) if len(added) else 0.0)
+        logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        if not any(ctx.needs_input_grad[:2]):
+            half = torch.linalg.solve_triangular(L, R, upper=False)
+            trace = logdet.new_zeros(len(A))
+            if S is not None:
+                trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
+            return half.square().sum(-2), trace, logdet
+        inverse = torch.cholesky_inverse(L)
+        alpha = inverse @ R
+        trace = (inverse * S).sum((-2, -1)) if S is not None else logdet.new_zeros(len(A))
+        ctx.save_for_backward(inverse, alpha, S)
+        return (R * alpha).sum(-2), trace, logdet
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, quadratic: Tensor, trace: Tensor, logdet: Tensor) -> Any:
+        inverse, alpha, S = ctx.saved_tensors
+        grad_A = grad_R = None
+        weighted = quadratic[:, None, :] * alpha
+        if ctx.needs_input_grad[0]:
+            grad_A = logdet[:, None, None] * inverse - weighted @ alpha.mT
+            if S is not None:
+                grad_A = grad_A - trace[:, None, None] * (inverse @ S @ inverse)
+        if ctx.needs_input_grad[1]:
+            grad_R = 2 * weighted
+        return grad_A, grad_R, None, None, None
+
+
+def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | None) -> str:
+    bad = int(torch.nonzero(~torch.isfinite(R).flatten(1).all(1))[0, 0])
+    which = f"task {names[bad]!r}" if names is not None else f"batch element {bad}"
+    return (
+        f"y − m(x) of {which} is not finite. Likely causes: (a) a mean function that is not finite at these inputs; "
+        "(b) a parameter of the mean that has become infinite or NaN."
+    )

@@ -1,0 +1,67 @@
+"""Cholesky factors of many covariance matrices at once, with stated jitter and failures that name the task."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.errors import NumericalError
+
+JITTER = (0.0, 1e-10, 1e-8, 1e-6)
+"""Added to the diagonal where a factorisation fails, in units of the mean of that diagonal: the first that works."""
+
+
+class Factor(NamedTuple):
+    """`L` with `L Lᵀ = A + jitter · mean(diag A) · I`."""
+
+    L: Float[Tensor, "b n n"]
+    jitter: Float[Tensor, " b"]
+
+
+def factor(A: Float[Tensor, "b n n"], names: Sequence[Hashable] | None = None) -> Factor:
+    """Factor each matrix; `names` are the tasks' ids, for the error message."""
+    if A.shape[-1] == 0:
+        return Factor(A, A.new_zeros(len(A)))
+    finite = torch.isfinite(A).flatten(1).all(1)
+    if not bool(finite.all()):
+        raise NumericalError(_not_finite(_named(names, finite), int((~finite).sum())))
+    L, info = torch.linalg.cholesky_ex(A)
+    jitter = A.new_zeros(len(A))
+    for step in JITTER[1:]:
+        failed = torch.nonzero(info)[:, 0]
+        if len(failed) == 0:
+            break
+        B = A[failed]
+        diagonal = B.diagonal(dim1=-2, dim2=-1).mean(-1)
+        eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+        L[failed], info[failed] = torch.linalg.cholesky_ex(B + (step * diagonal)[:, None, None] * eye)
+        jitter[failed] = step
+    if bool(info.any()):
+        raise NumericalError(_not_definite(_named(names, info == 0), int((info != 0).sum())))
+    return Factor(L, jitter)
+
+
+def _named(names: Sequence[Hashable] | None, good: Tensor) -> str:
+    position = int(torch.nonzero(~good)[0, 0])
+    if names is None or len(names) != len(good):
+        return f"batch element {position}" if names is None else f"the tasks like {names[0]!r}"
+    return f"task {names[position]!r}"
+
+
+def _not_finite(first: str, count: int) -> str:
+    return (
+        f"the covariance of {first} ({count} in all) is not finite. Likely causes: (a) inputs so large that the "
+        "kernel overflows: scale them; (b) a kernel or noise parameter that has become infinite or NaN."
+    )
+
+
+def _not_definite(first: str, count: int) -> str:
+    return (
+        f"the covariance of {first} ({count} in all) is not positive definite, even with jitter of {JITTER[-1]} "
+        "times its diagonal. Likely causes: (a) repeated inputs with different targets and no noise: give noise a "
+        "variance above 0; (b) a kernel that is not positive definite; (c) a float32 covariance: use float64."
+    )

@@ -1,0 +1,230 @@
+"""Posteriors of many tasks at once (eq:gp-posterior): factor each context once, then ask at any points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from metaprior.errors import DataError
+from metaprior.inference.evidence import (
+    LOG_2PI,
+    Evidence,
+    at_inputs,
+    check_outputs,
+    covariance_matrix,
+)
+from metaprior.inference.factor import factor
+from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.priors import AtPoints, Prior
+from metaprior.tasks import Padded, Tasks
+from metaprior.tasks.batches import buckets, pad, padded
+
+
+class Conditional:
+    """A prior conditioned on the contexts of some tasks. `at` gives the posterior at points of those tasks."""
+
+    def __init__(self, context: Tasks, parts: Sequence[ContextBatch]) -> None:
+        self.context, self.parts = context, parts
+
+    @torch.no_grad()
+    def at(self, points: Tasks) -> Posterior:
+        """The posterior at these points: the same tasks in the same order; their y, if any, is not looked at."""
+        if points.d != self.context.d:
+            raise DataError(
+                f"the points have {points.d} input columns, but the context has {self.context.d}; "
+                "predict at points of the same dimension."
+            )
+        if points.ids != self.context.ids:
+            raise DataError("points and context must hold the same tasks in the same order.")
+        if not torch.isfinite(points.x).all():
+            raise DataError("NaN or infinity among the points to predict at.")
+        p = self.context.p
+        mean = torch.empty(len(points.x), p, dtype=torch.float64)
+        variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
+        for part, batch, rows in self.each(points):
+            z = at_inputs(part.prior, batch)
+            keep = batch.mask
+            part_mean, part_variance = part.marginals(z)
+            mean[rows], variance[rows] = part_mean[keep].cpu(), part_variance[keep].cpu()
+            noise[rows] = z.noise[keep].cpu()
+        return Posterior(self, points, mean, variance, noise)
+
+    def each(self, points: Tasks) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
+        """Contexts of similar size with points of similar number, padded, and the rows of those points."""
+        for part in self.parts:
+            n = part.mask.shape[1]
+            for chosen in buckets(points.sizes[part.tasks].clamp(min=n)):
+                batch = pad(points, part.tasks[chosen])
+                rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
+                chosen_part = part.select(chosen)
+                yield chosen_part, batch.to(chosen_part.prior.device), rows[batch.mask]
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context, from the factors that are already there."""
+        order = torch.cat([part.tasks for part in self.parts]).argsort()
+        terms = [torch.cat([part.terms[k] for part in self.parts])[order].cpu() for k in range(3)]
+        return Evidence(terms[0], terms[1], terms[2], self.jitter)
+
+    @cached_property
+    def jitter(self) -> float:
+        """The largest jitter a factorisation of a context needed, relative to its diagonal."""
+        return max(float(part.jitter.max()) for part in self.parts)
+
+
+def condition(prior: Prior, context: Tasks) -> Conditional:
+    """Condition a prior on each task's context; a task without points keeps the prior."""
+    check_outputs(prior, context)
+    return Conditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
+
+
+class ContextBatch:
+    """Contexts of similar size, padded to one: `A = L Lᵀ` and `w = L⁻¹(y − m)` of each.
+
+    The prior may have a kernel of its own for each of them (GPyTorch's batch shape).
+    """
+
+    @torch.no_grad()
+    def __init__(self, prior: Prior, batch: Padded, context: Tasks) -> None:
+        batch = batch.to(prior.device)
+        self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
+        self.z = at_inputs(prior, batch)
+        names = [context.ids[i] for i in self.tasks.tolist()]
+        self.L, self.jitter = factor(covariance_matrix(prior, self.z, self.mask), names)
+        residual = torch.where(self.mask[..., None], batch.y - self.z.mean, 0.0)
+        self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)
+
+    @property
+    def terms(self) -> tuple[Tensor, Tensor, Tensor]:
+        p = self.w.shape[-1]
+        logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        fit = self.w.square().sum((-2, -1))
+        return -0.5 * fit, -0.5 * p * logdet, -0.5 * p * LOG_2PI * self.mask.sum(1).to(fit)
+
+    def select(self, chosen: Int[Tensor, " k"]) -> ContextBatch:
+        """Some of the contexts, in this order, without factoring again."""
+        if torch.equal(chosen, torch.arange(len(self.tasks))):
+            return self
+        some = copy(self)
+        where = chosen.to(self.L.device)
+        some.prior, some.tasks = self.prior.of_tasks(where), self.tasks[chosen]
+        some.z = AtPoints(*(values[where] for values in self.z))
+        some.mask, some.L, some.w = self.mask[where], self.L[where], self.w[where]
+        some.jitter = self.jitter[where]
+        return some
+
+    def cross(self, z: AtPoints) -> Float[Tensor, "b n k"]:
+        """`L⁻¹ K^{x*}`: the one solve that mean and covariance share."""
+        K = torch.where(self.mask[..., None], self.prior.covariance(self.z, z), 0.0)
+        V: Tensor = torch.linalg.solve_triangular(self.L, K, upper=False)
+        return V
+
+    def marginals(self, z: AtPoints) -> tuple[Float[Tensor, "b k p"], Float[Tensor, "b k"]]:
+        """`m*` and the diagonal of `K*`."""
+        if self.mask.shape[1] == 0:
+            return z.mean, self.prior.variance(z)
+        V = self.cross(z)
+        return z.mean + V.mT @ self.w, (self.prior.variance(z) - V.square().sum(1)).clamp(min=0.0)
+
+    def covariance(self, z: AtPoints) -> Float[Tensor, "b k k"]:
+        """`K*`."""
+        K = self.prior.covariance(z, z)
+        if self.mask.shape[1] == 0:
+            return K
+        V = self.cross(z)
+        return K - V.mT @ V
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior(GaussianMarginals):
+    """The posterior at given points, for a new observation there; `function` is the one of f itself.
+
+    Rows follow the points' rows, `[N, p]`; per-task results follow the tasks, `[m]`. The outputs share their
+    covariance.
+    """
+
+    conditional: Conditional
+    points: Tasks
+    mean: Float[Tensor, "N p"]
+    function_variance: Float[Tensor, " N"]
+    noise: Float[Tensor, " N"]
+    of_function: bool = False
+
+    @property
+    def function(self) -> Posterior:
+        """The same for the function: without observation noise."""
+        return replace(self, of_function=True)
+
+    @property
+    def variance(self) -> Float[Tensor, "N p"]:
+        total = self.function_variance if self.of_function else self.function_variance + self.noise
+        return total[:, None].expand_as(self.mean)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context."""
+        return self.conditional.evidence
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
+        return self.conditional.jitter
+
+    def covariances(self) -> list[Float[Tensor, "n n"]]:
+        """Each task's full covariance at its points, the same for all outputs."""
+        found: dict[int, Tensor] = {}
+        for batch, _, C in self._covariances():
+            for i, size, matrix in zip(batch.tasks.tolist(), batch.mask.sum(1).tolist(), C, strict=True):
+                found[i] = matrix[:size, :size].cpu()
+        return [found[i] for i in range(len(self.points))]
+
+    @torch.no_grad()
+    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
+        """Log density of all of a task's values together, for each task."""
+        residual = self.as_targets(y) - self.mean
+        joint = torch.zeros(len(self.points), dtype=torch.float64)
+        for batch, rows, C in self._covariances():
+            L, r = self._factor(batch, C), self._spread(residual, batch, rows)
+            half = torch.linalg.solve_triangular(L, r, upper=False)
+            logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            p, sizes = self.mean.shape[1], batch.mask.sum(1).to(half)
+            density = half.square().sum((-2, -1)) + p * (logdet + sizes * LOG_2PI)
+            joint[batch.tasks] = -0.5 * density.cpu()
+        return joint
+
+    @torch.no_grad()
+    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
+        """Draws of all points of a task together; the same seed gives the same draws however tasks are batched."""
+        N, p = self.mean.shape
+        generator = torch.Generator().manual_seed(seed)
+        normal = torch.randn(N, count * p, generator=generator, dtype=torch.float64)
+        drawn = torch.empty_like(normal)
+        for batch, rows, C in self._covariances():
+            L, white = self._factor(batch, C), self._spread(normal, batch, rows)
+            drawn[rows] = (L @ white)[batch.mask].cpu()
+        return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
+
+    def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"]]]:
+        for part, batch, rows in self.conditional.each(self.points):
+            with torch.no_grad():
+                z = at_inputs(part.prior, batch)
+                C = part.covariance(z)
+                yield batch, rows, C if self.of_function else C + torch.diag_embed(z.noise)
+
+    def _factor(self, batch: Padded, C: Float[Tensor, "b k k"]) -> Float[Tensor, "b k k"]:
+        both = batch.mask[:, :, None] & batch.mask[:, None, :]
+        names = [self.points.ids[i] for i in batch.tasks.tolist()]
+        return factor(torch.where(both, C, torch.diag_embed((~batch.mask).to(C))), names).L
+
+    @staticmethod
+    def _spread(values: Float[Tensor, "N q"], batch: Padded, rows: Tensor) -> Float[Tensor, "b k q"]:
+        spread = values.new_zeros(*batch.mask.shape, values.shape[1]).to(batch.mask.device)
+        spread[batch.mask] = values[rows].to(spread)
+        return spread

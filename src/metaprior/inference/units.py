@@ -1,0 +1,77 @@
+"""Posteriors in the user's units, when the prior was learned on scaled ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.inference.evidence import Evidence
+from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.inference.posterior import Conditional, Posterior
+from metaprior.tasks import Scaler, Tasks
+
+
+@dataclass(frozen=True, eq=False)
+class UserPosterior(GaussianMarginals):
+    """A posterior seen through a scaler: the same questions, answered in the units of the meta-tasks' y."""
+
+    scaled: Posterior
+    points: Tasks
+    scaler: Scaler
+
+    @property
+    def function(self) -> UserPosterior:
+        """The same for the function: without observation noise."""
+        return UserPosterior(self.scaled.function, self.points, self.scaler)
+
+    @property
+    def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
+        return self.scaler.unscale_mean(self.scaled.mean)
+
+    @property
+    def variance(self) -> Float[Tensor, "N p"]:
+        return self.scaler.unscale_variance(self.scaled.variance)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context."""
+        fit, complexity, normaliser, jitter = self.scaled.evidence
+        shift = self.scaler.log_jacobian(self.scaled.conditional.context)
+        return Evidence(fit, complexity + shift, normaliser, jitter)
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
+        return self.scaled.jitter
+
+    def covariances(self) -> list[Float[Tensor, "p n n"]]:
+        """Each task's full covariance at its points, for each output."""
+        squares = self.scaler.y_scale.square()[:, None, None]
+        return [squares * C for C in self.scaled.covariances()]
+
+    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
+        """Log density of all of a task's values together, for each task."""
+        values = self.scaler.scale_y(self.as_targets(y))
+        return self.scaled.joint_log_density(values) + self.scaler.log_jacobian(self.points)
+
+    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
+        """Draws of all points of a task together."""
+        return self.scaler.unscale_mean(self.scaled.samples(count, seed))
+
+
+@dataclass(frozen=True, eq=False)
+class UserConditional:
+    """A conditioned prior in the user's units. `at` gives the posterior at points of the same tasks."""
+
+    scaled: Conditional
+    scaler: Scaler
+
+    def at(self, points: Any) -> UserPosterior:
+        """The posterior at these points: `Tasks` with the same ids, or one array of points for every task."""
+        if not isinstance(points, Tasks):
+            ids = self.scaled.context.ids
+            points = Tasks.from_inputs([points] * len(ids), ids)
+        return UserPosterior(self.scaled.at(self.scaler.scale(points)), points, self.scaler)

@@ -1,0 +1,191 @@
+import gpytorch
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from metaprior import DataError, OptionError, Tasks, condition, evidence
+from tests.problems import PRIORS, known_rbf, perturbed, ragged, slow_posterior
+
+
+def contexts_and_targets(d=1, p=1, seed=0):
+    """Contexts of 0 to 8 points and targets of 1 to 9."""
+    rng = np.random.default_rng(seed)
+    tasks = Tasks.from_pairs([(rng.normal(size=(n, d)), rng.normal(size=(n, p))) for n in rng.integers(9, 18, 12)])
+    mask = torch.zeros(len(tasks.x), dtype=torch.bool)
+    for i in range(len(tasks)):
+        start = int(tasks.offsets[i])
+        mask[start : start + i % 9] = True
+    return tasks.context_target(where=lambda _: mask)
+
+
+@pytest.mark.parametrize(("d", "p"), [(1, 1), (2, 2)])
+@pytest.mark.parametrize("name", PRIORS)
+def test_unequal_contexts_and_targets_in_one_call_are_the_papers_equation(name, d, p):
+    prior = perturbed(PRIORS[name](d, p))
+    context, target = contexts_and_targets(d, p)
+    posterior = condition(prior, context).at(target)
+    covariances = posterior.covariances()
+    for i in range(len(context)):
+        rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
+        mean, covariance = slow_posterior(prior, context[i], target[i])
+        noise = prior.noise(target[i].x)
+        assert torch.allclose(posterior.mean[rows], mean, rtol=1e-8, atol=1e-10)
+        assert torch.allclose(posterior.function.variance[rows, 0], covariance.diagonal(), rtol=1e-8, atol=1e-10)
+        assert torch.allclose(posterior.variance[rows, 0], covariance.diagonal() + noise, rtol=1e-8, atol=1e-10)
+        assert torch.allclose(covariances[i], covariance + torch.diag(noise), rtol=1e-8, atol=1e-10)
+        assert torch.allclose(posterior.function.covariances()[i], covariance, rtol=1e-8, atol=1e-10)
+
+
+def test_against_scikit_learn():
+    prior = known_rbf()
+    context, target = contexts_and_targets()
+    posterior = condition(prior, context).at(target)
+    for i in range(1, 9):
+        kernel = ConstantKernel(1.3, "fixed") * RBF(0.7, "fixed")
+        oracle = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None)
+        oracle.fit(context[i].x.numpy(), context[i].y.numpy().ravel())
+        mean, covariance = oracle.predict(target[i].x.numpy(), return_cov=True)
+        rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
+        assert posterior.mean[rows, 0].numpy() == pytest.approx(mean, rel=1e-8)
+        assert posterior.function.covariances()[i].numpy() == pytest.approx(covariance, rel=1e-8, abs=1e-12)
+
+
+def test_against_gpytorch_exact_gp():
+    prior = perturbed(PRIORS["learned both"](1, 1))
+    context, target = contexts_and_targets(seed=3)
+    posterior = condition(prior, context).at(target)
+    for i in range(1, 9):
+        likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+        likelihood.noise = prior.noise(context[i].x)[0].detach()
+
+        class Exact(gpytorch.models.ExactGP):
+            def forward(self, x):
+                return gpytorch.distributions.MultivariateNormal(prior.mean(x)[..., 0], prior.kernel(x))
+
+        model = Exact(context[i].x, context[i].y[:, 0], likelihood).double().eval()
+        with torch.no_grad():
+            oracle = likelihood(model(target[i].x))
+        rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
+        assert posterior.mean[rows, 0].numpy() == pytest.approx(oracle.mean.numpy(), rel=1e-8)
+        assert posterior.variance[rows, 0].numpy() == pytest.approx(oracle.variance.numpy(), rel=1e-8)
+
+
+def test_without_context_it_is_the_prior():
+    prior, points = perturbed(PRIORS["learned both"](1, 2)), ragged(p=2)
+    posterior = condition(prior, points.without_points()).at(points)
+    z = prior.at(points.x)
+    assert torch.allclose(posterior.mean, z.mean)
+    assert torch.allclose(posterior.function.variance[:, 0], prior.variance(z))
+    assert torch.allclose(posterior.joint_log_density(points.y), evidence(prior, points).total)
+    assert posterior.evidence.total.tolist() == [0.0] * len(points)
+
+
+def test_without_noise_it_interpolates():
+    prior = known_rbf(noise=0.0)
+    context, _ = ragged(count=8, largest=4).context_target(where=lambda x: x[:, 0] > -9)
+    posterior = condition(prior, context).at(context)
+    assert torch.allclose(posterior.mean, context.y, atol=1e-5)
+    assert posterior.sd.max() < 1e-4
+
+
+def test_joint_density_is_a_difference_of_evidences():
+    prior = perturbed(PRIORS["learned both"](2, 2))
+    context, target = contexts_and_targets(2, 2)
+    joint = condition(prior, context).at(target).joint_log_density(target.y)
+    difference = evidence(prior, context.joined(target)).total - evidence(prior, context).total
+    assert torch.allclose(joint, difference.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_context_evidence_comes_with_the_posterior():
+    prior = perturbed(PRIORS["learned mean"](1, 1))
+    context, target = contexts_and_targets()
+    ours = condition(prior, context).at(target).evidence
+    expected = evidence(prior, context)
+    assert torch.allclose(ours.total, expected.total.detach())
+    assert torch.allclose(ours.complexity, expected.complexity.detach())
+
+
+def test_pointwise_density_quantiles_and_intervals():
+    prior = known_rbf(p=2)
+    context, target = contexts_and_targets(p=2)
+    posterior = condition(prior, context).at(target)
+    normal = stats.norm(posterior.mean.numpy(), posterior.sd.numpy())
+    assert posterior.log_density(target.y).numpy() == pytest.approx(normal.logpdf(target.y.numpy()))
+    assert posterior.quantiles([0.1, 0.5])[0].numpy() == pytest.approx(normal.ppf(0.1))
+    lower, upper = posterior.interval(0.8)
+    assert upper.numpy() == pytest.approx(normal.ppf(0.9))
+    assert lower.numpy() == pytest.approx(normal.ppf(0.1))
+
+
+def test_samples_have_the_posteriors_mean_and_covariance():
+    prior = known_rbf(p=2)
+    context, target = contexts_and_targets(p=2)
+    posterior = condition(prior, context).at(target)
+    draws = posterior.samples(20_000, seed=0)
+    rows = slice(int(target.offsets[4]), int(target.offsets[5]))
+    for k in range(2):
+        sample = draws[:, rows, k].numpy()
+        assert sample.mean(0) == pytest.approx(posterior.mean[rows, k].numpy(), abs=0.04)
+        assert np.cov(sample.T) == pytest.approx(posterior.covariances()[4].numpy(), abs=0.06)
+    assert np.corrcoef(draws[:, rows.start, 0], draws[:, rows.start, 1])[0, 1] == pytest.approx(0, abs=0.04)
+
+
+def test_samples_depend_on_the_seed_alone():
+    prior = known_rbf()
+    context, target = contexts_and_targets()
+    whole = condition(prior, context).at(target)
+    assert torch.equal(whole.samples(3, seed=1), whole.samples(3, seed=1))
+    assert not torch.equal(whole.samples(3, seed=1), whole.samples(3, seed=2))
+    first = condition(prior, context.select([0])).at(target.select([0]))
+    assert first.samples(3, seed=1).shape == (3, int(target.sizes[0]), 1)
+
+
+def test_observations_are_wider_than_the_function_by_the_noise():
+    context, target = contexts_and_targets()
+    posterior = condition(known_rbf(noise=0.3), context).at(target)
+    assert torch.allclose(posterior.variance - posterior.function.variance, torch.tensor(0.3).double())
+    assert torch.equal(posterior.mean, posterior.function.mean)
+
+
+@given(st.integers(0, 1000))
+def test_batching_targets_changes_nothing(seed):
+    prior = PRIORS["learned mean"](1, 1)
+    context, target = contexts_and_targets(seed=seed)
+    order = np.random.default_rng(seed).permutation(len(context))
+    whole = condition(prior, context).at(target)
+    moved = condition(prior, context.select(order)).at(target.select(order))
+    assert torch.allclose(moved.joint_log_density(target.select(order).y), whole.joint_log_density(target.y)[order])
+    restored = torch.cat([moved.points.select([k]).x for k in np.argsort(order)])
+    assert torch.equal(restored, target.x)
+
+
+def test_certain_points_have_infinite_density_not_nan():
+    prior = known_rbf(noise=0.0)
+    one = Tasks.from_pairs([([0.0], [1.0])])
+    posterior = condition(prior, one).at(one)
+    exact = posterior.mean.clone()
+    assert posterior.variance.item() == 0.0
+    assert posterior.log_density(exact).item() == np.inf
+    assert posterior.log_density(exact + 1).item() == -np.inf
+
+
+def test_bad_questions():
+    prior = known_rbf()
+    context, target = contexts_and_targets()
+    conditional = condition(prior, context)
+    with pytest.raises(DataError, match="points have 2 input columns, but the context has 1"):
+        conditional.at(Tasks.from_inputs([np.zeros((1, 2))] * len(context)))
+    with pytest.raises(DataError, match="same tasks"):
+        conditional.at(target.select([0]))
+    posterior = conditional.at(target)
+    with pytest.raises(DataError, match="one value per point"):
+        posterior.log_density(target.y[:-1])
+    with pytest.raises(OptionError, match=r"level=1\.5"):
+        posterior.interval(1.5)
+    with pytest.raises(OptionError, match="between 0 and 1"):
+        posterior.quantiles([0.0])
