@@ -1,0 +1,9 @@
+"""How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
+
+from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train
+from metaprior.learning.objective import Objective
+from metaprior.learning.updates import RATES
+
+OPTIMIZERS = tuple(RATES)
+
+__all__ = ["OPTIMIZERS", "Check", "Objective", "OptimizerName", "Training", "meta_train"]

@@ -1,0 +1,158 @@
+"""`meta_train`: learn a prior from meta-tasks until the evidence of held-out ones stops improving."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
+from metaprior.learning.objective import Objective
+from metaprior.learning.updates import RATES, Updates, make_updates
+from metaprior.priors import Prior
+from metaprior.progress import progress_bar
+from metaprior.tasks import Tasks
+
+OptimizerName = Literal["algorithm1", "adam", "lbfgs"]
+
+EPOCHS = {"algorithm1": 100, "adam": 2000, "lbfgs": 1000}
+"""Each optimizer with the most epochs it takes by default."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How things stood at one look at the held-out tasks."""
+
+    epoch: int
+    loss_per_task: float
+    held_out_evidence: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """What happened in meta-learning. The prior holds the parameters of the best check."""
+
+    checks: tuple[Check, ...]
+    best: Check
+    stopped: str
+    skipped: int
+    held_out: tuple[object, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.checks[-1].seconds
+
+    @property
+    def epochs(self) -> int:
+        return self.checks[-1].epoch
+
+
+def meta_train(
+    prior: Prior,
+    tasks: Tasks,
+    *,
+    seed: int,
+    optimizer: OptimizerName = "lbfgs",
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    max_epochs: int | None = None,
+    held_out: float | Tasks | None = 0.1,
+    check_every: int | None = None,
+    patience: int = 5,
+    tolerance: float = 1e-6,
+    per_point: bool = False,
+    progress: bool | str = True,
+) -> Training:
+    """Learn the prior's parameters ψ in place, by the summed evidence of the meta-tasks.
+
+    optimizer: "algorithm1" (the paper's SGD, one update per meta-task), "adam" (all tasks at once, or random batches
+    of `batch_size`), or "lbfgs" (all tasks at once). held_out: a fraction of the tasks, other tasks, or None to judge
+    by the training tasks themselves. per_point: weight tasks by 1 / size instead of the paper's plain sum.
+
+    Convergence: every `check_every` epochs the evidence per value of the held-out tasks is taken; learning stops when
+    it has not risen by more than `tolerance` in `patience` checks, and the parameters of the best check are kept.
+    """
+    if optimizer not in RATES:
+        raise UnknownNameError("optimizer", optimizer, RATES)
+    rate = RATES[optimizer] if learning_rate is None else learning_rate
+    full_batch = optimizer == "lbfgs" or (optimizer == "adam" and batch_size is None)
+    every = (20 if full_batch else 1) if check_every is None else check_every
+    most = EPOCHS[optimizer] if max_epochs is None else max_epochs
+    if rate <= 0 or every < 1 or most < 1 or patience < 1:
+        raise OptionError("learning_rate, check_every, max_epochs and patience must be above 0.")
+    training, judge = _hold_out(tasks, held_out, seed)
+    judged = Objective(prior, judge)
+    if not prior.learned_parameters():
+        return _nothing_to_learn(judged)
+    updates = make_updates(optimizer, prior, training, rate=rate, batch_size=batch_size, per_point=per_point, seed=seed)
+    label = progress if isinstance(progress, str) else "meta-learning"
+    held_out_ids = judge.ids if judge is not training else ()
+    with progress_bar(label, math.ceil(most / every), show=bool(progress)) as advance:
+        run = _Run(prior, updates, judged, patience, tolerance)
+        while run.stopped is None:
+            run.advance(min(every, most - run.epoch), most)
+            advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
+    prior.load_state_dict(run.parameters)
+    assert run.stopped is not None
+    return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out_ids))
+
+
+class _Run:
+    """The state of one training: where it is, what was best, whether it is over."""
+
+    def __init__(self, prior: Prior, updates: Updates, judged: Objective, patience: int, tolerance: float) -> None:
+        self.prior, self.updates, self.judged = prior, updates, judged
+        self.patience, self.tolerance = patience, tolerance
+        self.start, self.epoch = time.perf_counter(), 0
+        self.stopped: str | None = None
+        self.best = Check(0, math.nan, judged.evidence_per_point(), 0.0)
+        self.checks = [self.best]
+        self.parameters = copy.deepcopy(prior.state_dict())
+        self.reference, self.without_rise = self.best.held_out_evidence, 0
+
+    def advance(self, epochs: int, most: int) -> None:
+        """Some epochs, a check, and the rule that ends it."""
+        loss = self.updates.run(epochs)
+        self.epoch += epochs
+        self._check(loss)
+        if not math.isfinite(loss):
+            self.stopped = "stuck: no update was finite"
+        elif self.without_rise >= self.patience:
+            self.stopped = f"converged: no rise above {self.tolerance} in {self.patience} checks"
+        elif self.epoch >= most:
+            self.stopped = f"reached {most} epochs"
+
+    def _check(self, loss: float) -> None:
+        try:
+            held_out = self.judged.evidence_per_point()
+        except NumericalError:
+            held_out = -math.inf
+        check = Check(self.epoch, loss, held_out, time.perf_counter() - self.start)
+        self.checks.append(check)
+        if held_out > self.best.held_out_evidence:
+            self.best, self.parameters = check, copy.deepcopy(self.prior.state_dict())
+        if held_out > self.reference + self.tolerance:
+            self.reference, self.without_rise = held_out, 0
+        else:
+            self.without_rise += 1
+
+
+def _hold_out(tasks: Tasks, held_out: float | Tasks | None, seed: int) -> tuple[Tasks, Tasks]:
+    if len(tasks) == 0 or bool((tasks.sizes == 0).any()):
+        raise DataError("every meta-task needs at least one point.")
+    if held_out is None:
+        return tasks, tasks
+    if isinstance(held_out, Tasks):
+        return tasks, held_out
+    if len(tasks) < 2:
+        raise DataError("one task cannot be held out of one; give more tasks, or held_out=None.")
+    judge, training = tasks.split(held_out, seed)
+    return training, judge
+
+
+def _nothing_to_learn(judged: Objective) -> Training:
+    check = Check(0, math.nan, judged.evidence_per_point(), 0.0)
+    return Training((check,), check, "the prior has no parameters to learn", 0, ())

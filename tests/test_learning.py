@@ -1,0 +1,229 @@
+import copy
+import math
+
+import gpytorch
+import numpy as np
+import pytest
+import torch
+
+from metaprior import (
+    DataError,
+    NumericalError,
+    OptionError,
+    Prior,
+    Tasks,
+    UnknownNameError,
+    evidence,
+    make_prior,
+    meta_train,
+)
+from metaprior.learning import OPTIMIZERS, Objective
+from tests.problems import PRIORS, mixed, ragged, slow_evidence
+
+QUIET = {"seed": 0, "progress": False}
+
+
+def sines(count=60, n=8, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, size=(count, n))
+    y = np.sin(2 * x) + 0.3 * rng.normal(size=(count, 1)) + 0.05 * rng.normal(size=(count, n))
+    return Tasks.from_pairs(zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_raises_the_held_out_evidence(optimizer):
+    prior, tasks = make_prior("deep", "rbf", d=1, hidden=(16,), seed=0), sines()
+    held_out = sines(seed=1)
+    before = Objective(prior, held_out).evidence_per_point()
+    epochs = 20 if optimizer == "algorithm1" else 200
+    rate = 2e-3 if optimizer == "algorithm1" else None
+    training = meta_train(
+        prior, tasks, optimizer=optimizer, learning_rate=rate, max_epochs=epochs, held_out=held_out, **QUIET
+    )
+    assert training.best.held_out_evidence > before + 0.5
+    assert training.skipped == 0
+    assert math.isfinite(training.best.loss_per_task)
+
+
+def test_algorithm_1_is_the_papers_loop():
+    """ψ ← ψ − η ∇L(Dᵢ; ψ), one task after another, against a version with nothing batched."""
+    tasks, prior = ragged(count=7), make_prior("deep", "rbf", d=1, hidden=(4,), seed=0)
+    by_hand = copy.deepcopy(prior)
+    meta_train(prior, tasks, optimizer="algorithm1", learning_rate=1e-3, max_epochs=2, held_out=None, **QUIET)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(2):
+        for i in torch.randperm(len(tasks), generator=generator).tolist():
+            loss = -slow_evidence(by_hand, tasks.select([i])).sum()
+            gradients = torch.autograd.grad(loss, by_hand.learned_parameters())
+            with torch.no_grad():
+                for parameter, gradient in zip(by_hand.learned_parameters(), gradients, strict=True):
+                    parameter -= 1e-3 * gradient
+    for ours, theirs in zip(prior.parameters(), by_hand.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_the_optimum_of_a_constant_mean_is_the_weighted_average():
+    """With kernel and noise fixed, ∂L/∂c = 0 at c = Σ 1ᵀA⁻¹y / Σ 1ᵀA⁻¹1."""
+    tasks = mixed()
+    prior = make_prior("constant", "rbf", d=1, learn=["mean"], seed=0)
+    above = below = 0.0
+    for task in tasks:
+        z = prior.at(task.x)
+        w = torch.linalg.solve(prior.covariance(z, z) + torch.diag(z.noise), torch.ones(len(task.x)).double())
+        above, below = above + float(w @ task.y[:, 0]), below + float(w.sum())
+    meta_train(prior, tasks, held_out=None, **QUIET)
+    assert prior.mean.constant.item() == pytest.approx(above / below, rel=1e-6)
+
+
+def test_full_batch_optimizers_reach_the_same_optimum():
+    x, rng = np.linspace(-2, 2, 8), np.random.default_rng(0)
+    tasks = Tasks.from_pairs([(x, np.sin(x + rng.uniform(0, 6)) + 0.1 * rng.normal(size=8)) for _ in range(60)])
+    reached = []
+    for optimizer, epochs in (("lbfgs", 300), ("adam", 3000)):
+        prior = make_prior("constant", "rbf", d=1, seed=0)
+        meta_train(prior, tasks, optimizer=optimizer, max_epochs=epochs, patience=50, held_out=None, **QUIET)
+        reached.append(Objective(prior, tasks).evidence_per_point())
+    assert reached[0] == pytest.approx(reached[1], abs=1e-4)
+
+
+def test_minibatches_of_all_tasks_are_full_batches():
+    whole, parts = (make_prior("deep", "rbf", d=1, hidden=(4,), seed=0) for _ in range(2))
+    tasks = mixed()
+    for prior, size in ((whole, None), (parts, len(tasks))):
+        options = {"max_epochs": 5, "held_out": None, "check_every": 5}
+        meta_train(prior, tasks, optimizer="adam", batch_size=size, **options, **QUIET)
+    for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "batch_size"), [("algorithm1", None), ("adam", 16), ("adam", None), ("lbfgs", None)]
+)
+def test_same_seed_same_result(optimizer, batch_size):
+    found = []
+    for seed in (3, 3, 4):
+        prior = make_prior("deep", "deep", d=1, hidden=(6,), seed=0)
+        meta_train(
+            prior, sines(30), seed=seed, optimizer=optimizer, batch_size=batch_size, max_epochs=3, progress=False
+        )
+        found.append(torch.cat([p.detach().ravel() for p in prior.parameters()]))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+def test_best_parameters_are_kept_and_the_history_returned():
+    tasks, held_out = sines(12), sines(40, seed=1)
+    prior = make_prior("deep", "rbf", d=1, hidden=(32,), seed=0)
+    training = meta_train(prior, tasks, held_out=held_out, max_epochs=400, check_every=10, **QUIET)
+    evidences = [check.held_out_evidence for check in training.checks]
+    assert training.best.held_out_evidence == max(evidences)
+    assert training.best.epoch < training.epochs  # twelve tasks overfit: it went on past its best
+    assert Objective(prior, held_out).evidence_per_point() == pytest.approx(max(evidences))
+    assert training.stopped.startswith("converged")
+    assert [check.epoch for check in training.checks] == list(range(0, training.epochs + 1, 10))
+
+
+def test_stops_when_held_out_evidence_no_longer_rises():
+    prior = make_prior("constant", "rbf", d=1, seed=0)
+    training = meta_train(prior, sines(), patience=2, check_every=10, max_epochs=1000, **QUIET)
+    assert training.epochs < 1000
+    assert training.stopped == "converged: no rise above 1e-06 in 2 checks"
+
+
+class Cliff(gpytorch.means.Mean):
+    """A mean that is not a number once its parameter passes 1; the evidence pulls it there."""
+
+    def __init__(self):
+        super().__init__()
+        self.height = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, x):
+        return (self.height + 0 * (1 - self.height).log()).expand(x.shape[:-1])
+
+
+@pytest.mark.parametrize(("optimizer", "rate"), [("algorithm1", 0.05), ("adam", 0.2), ("lbfgs", 1.0)])
+def test_a_non_finite_step_is_never_applied_and_is_reported(optimizer, rate):
+    tasks = Tasks.from_pairs([(np.arange(4.0), np.full(4, 5.0))] * 10)
+    prior = Prior(Cliff(), gpytorch.kernels.RBFKernel().double(), 0.5, learn=["mean"])
+    training = meta_train(
+        prior, tasks, optimizer=optimizer, learning_rate=rate, max_epochs=60, check_every=1, held_out=None, **QUIET
+    )
+    assert training.skipped > 0
+    assert math.isfinite(prior.mean.height.item())
+    assert math.isfinite(Objective(prior, tasks).evidence_per_point())
+    assert training.best.held_out_evidence > training.checks[0].held_out_evidence
+
+
+def test_too_long_a_step_is_undone_and_shortened():
+    prior = Prior(Cliff(), gpytorch.kernels.RBFKernel().double(), 0.5, learn=["mean"])
+    tasks = Tasks.from_pairs([(np.arange(4.0), np.full(4, 5.0))] * 10)
+    training = meta_train(prior, tasks, optimizer="adam", learning_rate=50.0, max_epochs=60, held_out=None, **QUIET)
+    assert training.skipped >= 6  # 50 has to be halved six times to stay below 1
+    assert 0.5 < prior.mean.height.item() < 1.0
+
+
+class NoSlope(Cliff):
+    """A mean whose gradient is not a number."""
+
+    def forward(self, x):
+        return (self.height.abs().sqrt() * 0).expand(x.shape[:-1])
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_gradient_that_is_never_finite_stops_and_says_so(optimizer):
+    prior = Prior(NoSlope(), gpytorch.kernels.RBFKernel().double(), 0.5, learn=["mean"])
+    training = meta_train(prior, sines(5), optimizer=optimizer, check_every=1, held_out=None, **QUIET)
+    assert training.stopped == "stuck: no update was finite"
+    assert training.skipped > 0
+    assert prior.mean.height.item() == 0.0
+
+
+def test_a_prior_that_starts_without_finite_evidence_is_refused():
+    prior = Prior(lambda x: x[..., 0] * math.nan, gpytorch.kernels.RBFKernel().double(), 0.5, learn=["kernel"])
+    with pytest.raises(NumericalError, match=r"y − m\(x\) of task \d+ is not finite"):
+        meta_train(prior, ragged(), held_out=None, **QUIET)
+
+
+def test_only_learned_parts_change():
+    prior = make_prior("deep", "rbf", d=1, hidden=(4,), learn=["mean"], seed=0)
+    before = {name: value.clone() for name, value in prior.state_dict().items()}
+    meta_train(prior, sines(20), max_epochs=5, **QUIET)
+    changed = {name for name, value in prior.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed
+    assert all(name.startswith("mean.") for name in changed)
+
+
+def test_nothing_to_learn():
+    prior = make_prior("zero", "rbf", d=1, learn=(), seed=0)
+    training = meta_train(prior, sines(20), **QUIET)
+    assert training.stopped == "the prior has no parameters to learn"
+    assert training.epochs == 0
+
+
+def test_objective_is_the_sum_of_the_tasks_losses():
+    prior, tasks = PRIORS["learned both"](1, 1), mixed()
+    assert Objective(prior, tasks)().item() == pytest.approx(-evidence(prior, tasks).total.sum().item())
+    per_point = -(evidence(prior, tasks).total / tasks.sizes).sum().item()
+    assert Objective(prior, tasks, per_point=True)().item() == pytest.approx(per_point)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"optimizer": "adm"}, UnknownNameError, "Did you mean 'adam'"),
+        ({"learning_rate": 0.0}, OptionError, "must be above 0"),
+        ({"optimizer": "lbfgs", "batch_size": 4}, OptionError, "batch_size"),
+        ({"held_out": 2.0}, OptionError, "between 0 and 1"),
+    ],
+)
+def test_bad_options(options, error, message):
+    with pytest.raises(error, match=message):
+        meta_train(make_prior("zero", "rbf", d=1, seed=0), sines(5), **options, **QUIET)
+
+
+def test_tasks_that_cannot_be_learned_from():
+    prior = make_prior("zero", "rbf", d=1, seed=0)
+    with pytest.raises(DataError, match="held_out=None"):
+        meta_train(prior, sines(1), **QUIET)
+    with pytest.raises(DataError, match="at least one point"):
+        meta_train(prior, sines(3).without_points(), **QUIET)
