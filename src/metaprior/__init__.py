@@ -1,0 +1,71 @@
+"""Learn a Gaussian-process prior from many small related tasks; predict a new one from a few points."""
+
+from metaprior.errors import (
+    DataError,
+    MetapriorError,
+    NotFittedError,
+    NumericalError,
+    OptionError,
+    OutputError,
+    UnknownNameError,
+)
+from metaprior.inference import (
+    Conditional,
+    Evidence,
+    Method,
+    Posterior,
+    Predictive,
+    condition,
+    evidence,
+)
+from metaprior.learning import Training, meta_train
+from metaprior.model import MetaGP
+from metaprior.priors import (
+    CONFIGURATIONS,
+    DeepKernel,
+    DeepMean,
+    FixedMean,
+    FixedNoise,
+    LearnedNoise,
+    Prior,
+    make_prior,
+)
+from metaprior.scoring import Scores, Summary, paired_difference, score
+from metaprior.tasks import Scaler, Task, Tasks
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CONFIGURATIONS",
+    "Conditional",
+    "DataError",
+    "DeepKernel",
+    "DeepMean",
+    "Evidence",
+    "FixedMean",
+    "FixedNoise",
+    "LearnedNoise",
+    "MetaGP",
+    "MetapriorError",
+    "Method",
+    "NotFittedError",
+    "NumericalError",
+    "OptionError",
+    "OutputError",
+    "Posterior",
+    "Predictive",
+    "Prior",
+    "Scaler",
+    "Scores",
+    "Summary",
+    "Task",
+    "Tasks",
+    "Training",
+    "UnknownNameError",
+    "condition",
+    "evidence",
+    "make_prior",
+    "meta_train",
+    "paired_difference",
+    "score",
+]

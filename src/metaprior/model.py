@@ -1,0 +1,141 @@
+"""`MetaGP`: the one object most users meet. Fit it on past tasks, condition it on a new one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from torch import Tensor, nn
+
+from metaprior.errors import DataError, NotFittedError
+from metaprior.inference import UserConditional, UserPosterior, condition
+from metaprior.learning import OptimizerName, Training, meta_train
+from metaprior.priors import Prior, make_prior
+from metaprior.scoring import Scores, score
+from metaprior.tasks import Scaler, Tasks
+
+
+class MetaGP:
+    """A Gaussian process whose prior is meta-learned.
+
+        gp = MetaGP(mean="deep", kernel="deep").fit(tasks)
+        posterior = gp.condition(x, y).at(x_new)
+        posterior.mean, posterior.interval(0.9)
+
+    mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern", "deep",
+    or a GPyTorch kernel. noise: None (learned above `noise_floor`) or a fixed variance. learn: which parts
+    meta-learning may change. scale: bring x and y to mean 0 and deviation 1 first; noise, kernel and a callable mean
+    then live in scaled units. The rest is handed to `meta_train`.
+
+    After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened).
+    """
+
+    prior_: Prior
+    scaler_: Scaler
+    training_: Training
+
+    def __init__(
+        self,
+        mean: str | Mean | Callable[[Tensor], Tensor] = "deep",
+        kernel: str | Kernel = "deep",
+        *,
+        noise: nn.Module | float | None = None,
+        noise_floor: float = 1e-4,
+        hidden: Sequence[int] = (128, 64),
+        activation: str = "sigmoid",
+        features: int = 2,
+        learn: Iterable[str] = ("mean", "kernel", "noise"),
+        scale: bool = True,
+        network_dtype: torch.dtype = torch.float64,
+        optimizer: OptimizerName = "lbfgs",
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_epochs: int | None = None,
+        held_out: float | Tasks | None = 0.1,
+        per_point: bool = False,
+        seed: int = 0,
+        progress: bool | str = True,
+    ) -> None:
+        self.mean, self.kernel = mean, kernel
+        self.noise, self.noise_floor = noise, noise_floor
+        self.hidden, self.activation, self.features = hidden, activation, features
+        self.learn, self.scale, self.network_dtype = learn, scale, network_dtype
+        self.optimizer, self.learning_rate, self.batch_size = optimizer, learning_rate, batch_size
+        self.max_epochs, self.held_out, self.per_point = max_epochs, held_out, per_point
+        self.seed, self.progress = seed, progress
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Meta-learn the prior from past tasks; the given modules are copied, not changed."""
+        scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
+        scaled = scaler.scale(tasks)
+        prior = make_prior(
+            copy.deepcopy(self.mean) if isinstance(self.mean, nn.Module) else self.mean,
+            copy.deepcopy(self.kernel),
+            d=tasks.d,
+            p=tasks.p,
+            noise=copy.deepcopy(self.noise),
+            noise_floor=self.noise_floor,
+            hidden=self.hidden,
+            activation=self.activation,
+            features=self.features,
+            learn=self.learn,
+            seed=self.seed,
+            dtype=self.network_dtype,
+            like=scaled.x,
+        )
+        held_out = self.held_out
+        self.training_ = meta_train(
+            prior,
+            scaled,
+            seed=self.seed,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            batch_size=self.batch_size,
+            max_epochs=self.max_epochs,
+            held_out=scaler.scale(held_out) if isinstance(held_out, Tasks) else held_out,
+            per_point=self.per_point,
+            progress=self.progress,
+        )
+        self.prior_, self.scaler_ = prior, scaler
+        return self
+
+    def condition(self, x: Any, y: Any) -> UserConditional:
+        """The prior conditioned on one new task's points; ask it with `.at(x_new)`."""
+        return self.condition_tasks(Tasks.from_pairs([(x, y)], ["new task"]))
+
+    def condition_tasks(self, context: Tasks) -> UserConditional:
+        """The prior conditioned on the contexts of many tasks at once."""
+        self._check_fitted(context)
+        return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_)
+
+    def predict(self, context: Tasks, at: Any) -> UserPosterior:
+        """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all."""
+        return self.condition_tasks(context).at(at)
+
+    def score(
+        self,
+        tasks: Tasks,
+        context: int | Callable[[Tensor], Any],
+        *,
+        seed: int = 0,
+    ) -> Scores:
+        """How well tasks are predicted from `context` random points each, or from those where a predicate holds."""
+        if callable(context):
+            given, target = tasks.context_target(where=context)
+        else:
+            given, target = tasks.context_target(context, seed)
+        return score(self.predict(given, target), target)
+
+    def _check_fitted(self, tasks: Tasks) -> None:
+        if not hasattr(self, "prior_"):
+            raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
+        for what, found, known in (
+            ("input", tasks.d, len(self.scaler_.x_shift)),
+            ("target", tasks.p, len(self.scaler_.y_shift)),
+        ):
+            if found != known:
+                raise DataError(f"the task has {found} {what} columns, but this model was fitted on {known}.")

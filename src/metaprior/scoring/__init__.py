@@ -1,0 +1,5 @@
+"""How good it is: errors, likelihoods, calibration, paired differences."""
+
+from metaprior.scoring.scores import LEVELS, Scores, Summary, paired_difference, score, summarise
+
+__all__ = ["LEVELS", "Scores", "Summary", "paired_difference", "score", "summarise"]

@@ -1,0 +1,108 @@
+"""How good predictions are: per task first, then over tasks with standard errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.errors import DataError, UnknownNameError
+from metaprior.inference import Predictive
+from metaprior.tasks import Tasks
+
+LEVELS = tuple(range(10, 100, 10))
+"""The central intervals, in per cent, whose coverage is measured."""
+
+
+class Summary(NamedTuple):
+    """A mean over tasks with its standard error (None where it has none)."""
+
+    mean: float
+    stderr: float | None
+    tasks: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Each metric's value for each task that has points to predict."""
+
+    ids: tuple[Hashable, ...]
+    values: dict[str, Float[Tensor, " m"]]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What can be summarised: the metrics per task, with the coverages below 90% drawn into one number."""
+        hidden = {f"coverage_{level}" for level in LEVELS if level != 90}
+        shown = tuple(name for name in self.values if name not in hidden)
+        return (*shown, "calibration_error") if hidden <= set(self.values) else shown
+
+    def summary(self, metric: str) -> Summary:
+        """Mean over tasks and standard error.
+
+        `calibration_error` is the mean over the levels of |coverage − level|, coverage being averaged over tasks:
+        it is a property of all tasks together and has no standard error.
+        """
+        if metric not in self.metrics:
+            raise UnknownNameError("metric", metric, self.metrics)
+        if metric == "calibration_error":
+            gaps = [abs(float(self.values[f"coverage_{level}"].mean()) - level / 100) for level in LEVELS]
+            return Summary(sum(gaps) / len(gaps), None, len(self.ids))
+        return summarise(self.values[metric])
+
+    def __repr__(self) -> str:
+        lines = [f"Scores of {len(self.ids)} tasks"]
+        for metric in self.metrics:
+            mean, stderr, _ = self.summary(metric)
+            lines.append(f"  {metric:<22} {mean:9.4f}" + ("" if stderr is None else f" ± {stderr:.4f}"))
+        return "\n".join(lines)
+
+
+def score(posterior: Predictive, target: Tasks) -> Scores:
+    """All metrics of a posterior at the target's points, averaged over each task's points.
+
+    mse; log_likelihood (log density of each value, noise included); joint_log_likelihood (of all of a task's values
+    together, divided by their number); coverage_10 … coverage_90; and, where the method has one, the evidence of the
+    context.
+    """
+    if len(target.x) == 0:
+        raise DataError("no point is left to score: the contexts hold them all.")
+    keep = target.sizes > 0
+    values = {
+        "mse": _per_task((posterior.mean - target.y).square(), target),
+        "log_likelihood": _per_task(posterior.log_density(target.y), target),
+        "joint_log_likelihood": posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p),
+    }
+    evidence = getattr(posterior, "evidence", None)
+    if evidence is not None:
+        values["evidence"] = evidence.total.detach()[keep]
+    for level in LEVELS:
+        lower, upper = posterior.interval(level / 100)
+        inside = (lower <= target.y) & (target.y <= upper)
+        values[f"coverage_{level}"] = _per_task(inside.double(), target)
+    ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
+    return Scores(ids, values)
+
+
+def summarise(values: Float[Tensor, " m"]) -> Summary:
+    """Mean and standard error over tasks."""
+    count = len(values)
+    stderr = float(values.std()) / math.sqrt(count) if count > 1 else None
+    return Summary(float(values.mean()), stderr, count)
+
+
+def paired_difference(first: Float[Tensor, " m"], second: Float[Tensor, " m"]) -> Summary:
+    """Mean and standard error of the difference between two methods on the same tasks."""
+    if first.shape != second.shape:
+        raise DataError(f"{len(first)} and {len(second)} tasks cannot be paired; score the same tasks.")
+    return summarise(first - second)
+
+
+def _per_task(values: Float[Tensor, "N p"], target: Tasks) -> Float[Tensor, " m"]:
+    sums = torch.zeros(len(target), dtype=torch.float64).index_add_(0, target.task_of_row, values.mean(1))
+    keep = target.sizes > 0
+    return sums[keep] / target.sizes[keep]

@@ -1,0 +1,134 @@
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+from metaprior import DataError, MetaGP, Method, NotFittedError, Prior, Tasks, condition, evidence
+from metaprior.priors import DeepMean
+from tests.problems import known_rbf
+from tests.test_learning import sines
+
+QUICK = {"hidden": (8,), "max_epochs": 40, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return MetaGP(seed=0, **QUICK).fit(in_units())
+
+
+def in_units(seed=0, p=1):
+    """Sines in the units of some instrument: x in hundreds, y around 40."""
+    tasks = sines(seed=seed)
+    return Tasks.from_pairs([(300 + 50 * t.x, (40 + 7 * t.y).expand(-1, p)) for t in tasks])
+
+
+def test_it_is_a_method_and_fit_returns_it():
+    gp = MetaGP("zero", "rbf", seed=0, **QUICK)
+    assert isinstance(gp, Method)
+    assert gp.fit(in_units()) is gp
+
+
+def test_constructor_arguments_are_stored_untouched():
+    mean, kernel = DeepMean(1, hidden=(3,), seed=0), known_rbf().kernel
+    arguments = {"mean": mean, "kernel": kernel, "hidden": [5], "learn": ["mean"], "noise": 0.1, "max_epochs": 3}
+    gp = MetaGP(**arguments, progress=False)
+    before = [p.clone() for p in mean.parameters()]
+    gp.fit(in_units())
+    for name, value in arguments.items():
+        assert getattr(gp, name) is value
+    assert all(torch.equal(a, b) for a, b in zip(before, mean.parameters(), strict=True))
+    assert set(inspect.signature(MetaGP).parameters) == {k for k in vars(gp) if not k.endswith("_")}
+    assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "training_"}
+
+
+def test_predictions_are_in_the_users_units(fitted):
+    task = in_units(seed=5)[0]
+    posterior = fitted.condition(task.x[:4], task.y[:4]).at(task.x[4:])
+    lower, upper = posterior.interval(0.9)
+    assert ((lower < posterior.mean) & (posterior.mean < upper)).all()
+    assert posterior.mean.min() > 25
+    assert posterior.mean.max() < 55
+    assert 0.1 < posterior.sd.median() < 10
+
+
+def test_user_units_are_a_change_of_variables(fitted):
+    """Everything against the prior in scaled units, by hand."""
+    tasks, scaler = in_units(seed=5), fitted.scaler_
+    context, target = tasks.context_target(3, seed=0)
+    ours = fitted.predict(context, target)
+    scaled = condition(fitted.prior_, scaler.scale(context)).at(scaler.scale(target))
+    s = scaler.y_scale
+    assert torch.allclose(ours.mean, scaled.mean * s + scaler.y_shift)
+    assert torch.allclose(ours.variance, scaled.variance * s**2)
+    assert torch.allclose(ours.function.sd, scaled.function.sd * s)
+    assert torch.allclose(ours.covariances()[2][0], scaled.covariances()[2] * s**2)
+    assert torch.allclose(ours.samples(4, seed=1), scaled.samples(4, seed=1) * s + scaler.y_shift)
+    density = scaled.log_density(scaler.scale_y(target.y)) - s.log()
+    assert torch.allclose(ours.log_density(target.y), density)
+    joint = scaled.joint_log_density(scaler.scale_y(target.y)) - target.sizes * s.log().sum()
+    assert torch.allclose(ours.joint_log_density(target.y), joint)
+    found = evidence(fitted.prior_, scaler.scale(context)).total.detach() - context.sizes * s.log().sum()
+    assert torch.allclose(ours.evidence.total, found)
+
+
+def test_predict_many_is_condition_one_by_one(fitted):
+    context, target = in_units(seed=5).context_target(2, seed=0)
+    many = fitted.predict(context, target)
+    for i in (0, 7, 30):
+        one = fitted.condition(context[i].x, context[i].y).at(target[i].x)
+        rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
+        assert torch.allclose(many.mean[rows], one.mean)
+        assert torch.allclose(many.sd[rows], one.sd)
+
+
+def test_one_array_of_points_serves_every_task(fitted):
+    context = in_units(seed=5).context_target(2, seed=0).context
+    posterior = fitted.predict(context, np.linspace(200, 400, 5))
+    assert posterior.mean.shape == (5 * len(context), 1)
+    assert posterior.points.sizes.tolist() == [5] * len(context)
+
+
+def test_score_by_number_and_by_predicate(fitted):
+    tasks = in_units(seed=5)
+    many, few = fitted.score(tasks, 6), fitted.score(tasks, 1)
+    assert many.summary("mse").mean < few.summary("mse").mean
+    early = fitted.score(tasks, lambda x: x[:, 0] < 300)
+    assert 0 < early.summary("coverage_90").mean <= 1
+    assert "mse" in repr(early)
+
+
+def test_several_outputs(fitted):
+    gp = MetaGP("deep", "deep", seed=0, **QUICK).fit(in_units(p=2))
+    posterior = gp.condition([300.0], [[40.0, 41.0]]).at([310.0, 320.0])
+    assert posterior.mean.shape == (2, 2)
+    assert posterior.covariances()[0].shape == (2, 2, 2)
+    assert posterior.samples(3, seed=0).shape == (3, 2, 2)
+
+
+def test_scaling_can_be_left_out():
+    gp = MetaGP("zero", "rbf", scale=False, seed=0, **QUICK).fit(sines())
+    assert gp.scaler_.y_scale.tolist() == [1.0]
+    assert isinstance(gp.prior_, Prior)
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError, match="call fit"):
+        MetaGP().condition([1.0], [1.0])
+
+
+def test_points_of_another_dimension(fitted):
+    with pytest.raises(DataError, match="2 input columns, but this model was fitted on 1"):
+        fitted.condition([[1.0, 2.0]], [1.0])
+    with pytest.raises(DataError, match="2 target columns, but this model was fitted on 1"):
+        fitted.condition([1.0], [[1.0, 2.0]])
+    with pytest.raises(DataError, match="points have 2 input columns"):
+        fitted.condition([1.0], [1.0]).at([[1.0, 2.0]])
+
+
+def test_meta_learning_beats_a_plain_gp():
+    tasks, test = in_units(), in_units(seed=9)
+    learned = MetaGP("deep", "rbf", seed=0, hidden=(16, 16), progress=False).fit(tasks).score(test, 2)
+    plain = MetaGP("zero", "rbf", seed=0, progress=False).fit(tasks).score(test, 2)
+    assert learned.summary("mse").mean < 0.5 * plain.summary("mse").mean
+    assert learned.summary("log_likelihood").mean > plain.summary("log_likelihood").mean
