@@ -9,7 +9,7 @@ demo: $(VENV)/.user
 	$(BIN)/metaprior reproduce step --out demo
 
 test: lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

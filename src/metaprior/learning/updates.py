@@ -195,7 +195,7 @@ def _guarded_loss(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer) 
     return float(value.detach()) if bool(finite) else None
 
 
-RATES = {"algorithm1": 1e-4, "adam": 1e-2, "lbfgs": 1.0}
+RATES = {"algorithm1": 1e-3, "adam": 1e-2, "lbfgs": 1.0}
 """Each optimizer with its default learning rate η."""
 
 

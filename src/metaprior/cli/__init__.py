@@ -1,0 +1,20 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import sys
+
+from metaprior.cli.app import app
+from metaprior.errors import MetapriorError
+
+
+def main() -> None:
+    """Run a command. Exit codes: 0 done, 2 the user's input, 1 our fault, 130 interrupted."""
+    try:
+        app()
+    except MetapriorError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)

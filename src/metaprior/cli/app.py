@@ -1,0 +1,59 @@
+"""The commands. Each only reads its options, calls the library and shows the outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import metaprior
+from metaprior.cli.reproduce import reproduce_experiment
+from metaprior.experiments import EXPERIMENTS, Options
+from metaprior.learning import OPTIMIZERS
+
+app = typer.Typer(
+    help="Meta-learn Gaussian-process priors from many small related tasks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        Console().print(f"metaprior {metaprior.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Meta-learn Gaussian-process priors from many small related tasks."""
+
+
+@app.command(epilog="Example: metaprior reproduce step --methods 'learned mean,learned both' --out out/step")
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for results, table and figures; default out/EXPERIMENT."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    methods: Annotated[str | None, typer.Option(help="Rows to run, separated by commas; default all.")] = None,
+    optimizer: Annotated[
+        str,
+        typer.Option(help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD)."),
+    ] = "lbfgs",
+    quick: Annotated[bool, typer.Option("--quick", help="A small version that takes a few seconds.")] = False,
+) -> None:
+    """Run an experiment of the paper: table beside the paper's figures, result files, figures."""
+    rows = tuple(name.strip() for name in methods.split(",")) if methods else ()
+    options = Options(seed=seed, methods=rows, optimizer=optimizer, quick=quick)  # type: ignore[arg-type]
+    reproduce_experiment(experiment, options, out or Path("out") / experiment)

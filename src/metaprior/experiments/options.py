@@ -1,0 +1,42 @@
+"""What every experiment can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from metaprior.errors import OptionError, UnknownNameError
+from metaprior.learning import OPTIMIZERS, OptimizerName
+
+
+@dataclass(frozen=True)
+class Options:
+    """seed: of everything random. methods: rows to run, none means all. quick: a few seconds, for trying."""
+
+    seed: int = 0
+    methods: tuple[str, ...] = ()
+    optimizer: OptimizerName = "lbfgs"
+    quick: bool = False
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
+        if self.seed < 0:
+            raise OptionError(f"seed {self.seed}: give 0 or more.")
+
+    def chosen(self, known: Sequence[str]) -> tuple[str, ...]:
+        """The methods to run, in the experiment's order."""
+        for name in self.methods:
+            if name not in known:
+                raise UnknownNameError("method", name, known)
+        return tuple(name for name in known if not self.methods or name in self.methods)
+
+
+def derived_seeds(seed: int, names: Iterable[str]) -> dict[str, int]:
+    """An independent seed for each purpose, all from one."""
+    names = list(names)
+    drawn = np.random.SeedSequence(seed).generate_state(len(names))
+    return {name: int(value) for name, value in zip(names, drawn, strict=True)}

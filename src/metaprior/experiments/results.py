@@ -1,0 +1,126 @@
+"""Results are data: three files, from which table, figures and page are made."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metaprior.errors import DataError, OutputError
+from metaprior.scoring import Scores
+
+Published = Mapping[tuple[str, str], tuple[float, float]]
+
+
+@dataclass
+class Results:
+    """What an experiment found. `add` takes a method's scores in one setting; `write` makes the three files."""
+
+    experiment: str
+    settings: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    peak_memory_mb: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)
+    tasks: list[pa.Table] = field(default_factory=list)
+    curves: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+    def add(self, method: str, setting: str, scores: Scores, published: Published | None = None) -> None:
+        """One row per metric, beside the paper's figure where it has one, and each task's values."""
+        for metric in scores.metrics:
+            mean, stderr, tasks = scores.summary(metric)
+            paper_mean, paper_stderr = (published or {}).get((setting, metric), (None, None))
+            self.rows.append(
+                {
+                    "method": method,
+                    "setting": setting,
+                    "metric": metric,
+                    "mean": mean,
+                    "stderr": stderr,
+                    "tasks": tasks,
+                    "paper_mean": paper_mean,
+                    "paper_stderr": paper_stderr,
+                }
+            )
+        for metric, values in scores.values.items():
+            same = [[method] * len(values), [setting] * len(values), [metric] * len(values)]
+            columns = [*same, [str(name) for name in scores.ids], values.numpy()]
+            names = ["method", "setting", "metric", "task", "value"]
+            self.tasks.append(pa.table(columns, names=names))
+
+    def value(self, method: str, setting: str, metric: str) -> dict[str, Any]:
+        """One row."""
+        for row in self.rows:
+            if (row["method"], row["setting"], row["metric"]) == (method, setting, metric):
+                return row
+        raise DataError(f"no row for {method!r}, {setting!r}, {metric!r} in {self.experiment}.")
+
+    def close(self) -> None:
+        """Note what it took and what it ran on."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.peak_memory_mb = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+        packages = ("metaprior", "torch", "gpytorch", "numpy")
+        self.versions = {"python": platform.python_version()} | {p: version(p) for p in packages}
+
+    def write(self, folder: Path) -> None:
+        """`results.json`, `tasks.parquet` and `curves.npz`, each whole or not at all."""
+        prepare_folder(folder)
+        keys = ("experiment", "settings", "seconds", "peak_memory_mb", "versions", "rows", "claims")
+        text = json.dumps({key: getattr(self, key) for key in keys}, indent=1, allow_nan=False)
+        table = pa.concat_tables(self.tasks)
+        write_whole(folder / "results.json", lambda path: path.write_text(text + "\n"))
+        write_whole(folder / "tasks.parquet", lambda path: pq.write_table(table, path))
+        write_whole(folder / "curves.npz", self._write_curves)
+
+    def _write_curves(self, path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **self.curves)
+
+    @staticmethod
+    def read(folder: Path) -> Results:
+        """What `write` wrote."""
+        try:
+            found = json.loads((folder / "results.json").read_text())
+            table = pq.read_table(folder / "tasks.parquet")
+            with np.load(folder / "curves.npz") as arrays:
+                curves = dict(arrays)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder} does not hold an experiment's results: {error}") from None
+        return Results(**found, tasks=[table], curves=curves)
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make sure that files can be written there, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".metaprior-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to the folder {folder}: {error.strerror or error}. Choose another with --out."
+        ) from None
+
+
+def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write beside the final name, then move there: a reader never sees half a file."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write(part)
+        part.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,121 @@
+"""Sinusoid regression (Tab. S1): is a learned mean as good as the true one?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from torch import Tensor
+
+from metaprior.baselines import RefittedRBF
+from metaprior.experiments.options import Options, derived_seeds
+from metaprior.experiments.results import Results
+from metaprior.experiments.running import score_contexts, timed, training_record
+from metaprior.inference import condition
+from metaprior.model import MetaGP
+from metaprior.priors import Prior
+from metaprior.tasks import Tasks
+
+SETTINGS = (1, 5, 20)
+MEANS = ("zero mean", "true mean", "learned mean")
+REFITTED = ", refitted"
+METHODS = (*MEANS, *(name + REFITTED for name in MEANS))
+NOISE = 1e-6
+HIDDEN = (64, 64)
+
+
+def run(options: Options) -> Results:
+    """The whole experiment: kernel and noise known, then the RBF refitted on each context."""
+    chosen = options.chosen(METHODS)
+    seeds = derived_seeds(options.seed, ["meta", "test", "contexts"])
+    meta_count, test_count = (200, 50) if options.quick else (1_000, 200)
+    meta, test = (
+        draw_sinusoids(meta_count, seeds["meta"]),
+        draw_sinusoids(test_count, seeds["test"]),
+    )
+    settings: dict[str, Any] = {
+        "seed": options.seed,
+        "quick": options.quick,
+        "optimizer": options.optimizer,
+        "meta_functions": meta_count,
+        "test_functions": test_count,
+        "hidden": list(HIDDEN),
+        "activation": "sigmoid",
+        "kernel": {"variance": 1.0, "lengthscale": 1.0, "noise_variance": NOISE},
+        "training": {},
+    }
+    results = Results("sinusoid", settings)
+    for mean in MEANS:
+        if mean not in chosen and mean + REFITTED not in chosen:
+            continue
+        with timed(results, mean):
+            gp = _with_mean(mean, options).fit(meta)
+            if mean in chosen:
+                score_contexts(results, mean, gp, test, SETTINGS, seeds["contexts"])
+        if mean == "learned mean":
+            settings["training"][mean] = training_record(gp.training_)
+            _draw_mean(results, gp)
+        if mean + REFITTED in chosen:
+            with timed(results, mean + REFITTED):
+                refitted = RefittedRBF(gp.prior_)
+                score_contexts(
+                    results,
+                    mean + REFITTED,
+                    refitted,
+                    test,
+                    SETTINGS,
+                    seeds["contexts"],
+                    published=mean,
+                )
+    results.curves |= {
+        "x": _grid()[:, 0].numpy(),
+        "samples": test.y.reshape(test_count, -1)[:12].numpy(),
+    }
+    results.close()
+    return results
+
+
+def draw_sinusoids(count: int, seed: int) -> Tasks:
+    """Functions from a GP with mean sin(x) and RBF covariance, at 50 points of [−5, 5]."""
+    prior = Prior(_sine, _rbf(), NOISE, learn=())
+    points = Tasks.from_inputs([_grid()])
+    samples = condition(prior, Tasks.from_pairs([(_grid(), _grid())]).without_points()).at(points)
+    return Tasks.from_pairs([(_grid(), y) for y in samples.samples(count, seed)])
+
+
+def _with_mean(name: str, options: Options) -> MetaGP:
+    mean = {"zero mean": "zero", "true mean": _sine, "learned mean": "deep"}[name]
+    epochs = 100 if options.optimizer == "algorithm1" else None  # the paper's number
+    return MetaGP(
+        mean,
+        _rbf(),
+        noise=NOISE,
+        hidden=HIDDEN,
+        learn=("mean",),
+        scale=False,
+        optimizer=options.optimizer,
+        max_epochs=2 if options.quick and options.optimizer == "algorithm1" else epochs,
+        seed=options.seed,
+        progress=name if options.progress else False,
+    )
+
+
+def _draw_mean(results: Results, gp: MetaGP) -> None:
+    with torch.no_grad():
+        results.curves["learned mean"] = gp.prior_.at(_grid()).mean[:, 0].numpy()
+
+
+def _rbf() -> ScaleKernel:
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.outputscale = 1.0
+    kernel.base_kernel.lengthscale = 1.0
+    return kernel
+
+
+def _sine(x: Tensor) -> Tensor:
+    return x[..., 0].sin()
+
+
+def _grid() -> Tensor:
+    return torch.linspace(-5, 5, 50, dtype=torch.float64)[:, None]

@@ -1,0 +1,174 @@
+"""Step function regression (Tab. 1): four priors meta-learned on steps, and how far they are from the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.experiments.options import Options, derived_seeds
+from metaprior.experiments.results import Results
+from metaprior.experiments.running import score_contexts, timed, training_record
+from metaprior.learning import OptimizerName
+from metaprior.model import MetaGP
+from metaprior.priors import CONFIGURATIONS
+from metaprior.scoring import Scores
+from metaprior.tasks import Tasks
+
+SETTINGS = (1, 5, 20)
+METHODS = (*CONFIGURATIONS, "bayes limit", "linear limit")
+FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
+"""Noise floors (variances) to choose from."""
+
+HIDDEN = (128, 64)
+EPOCHS: dict[OptimizerName, int] = {"algorithm1": 20, "adam": 3000, "lbfgs": 1000}
+QUICK_EPOCHS: dict[OptimizerName, int] = {"algorithm1": 1, "adam": 100, "lbfgs": 20}
+
+
+def run(options: Options) -> Results:
+    """The whole experiment. The test functions are touched only after every choice is made."""
+    chosen = options.chosen(METHODS)
+    seeds = derived_seeds(options.seed, ["meta", "test", "held out", "contexts"])
+    meta_count, test_count = (500, 100) if options.quick else (10_000, 1_000)
+    held_out, training = draw_steps(meta_count, seeds["meta"]).split(0.1, seeds["held out"])
+    test = draw_steps(test_count, seeds["test"])
+    settings: dict[str, Any] = {
+        "seed": options.seed,
+        "quick": options.quick,
+        "optimizer": options.optimizer,
+        "meta_functions": meta_count,
+        "held_out_functions": len(held_out),
+        "test_functions": test_count,
+        "hidden": list(HIDDEN),
+        "activation": "sigmoid",
+    }
+    results = Results("step", settings)
+    with timed(results, "choice of the noise floor"):
+        floor, tried = choose_floor(training, held_out, options, seeds["contexts"])
+    settings |= {"noise_floor": floor, "held_out_mse_by_noise_floor": tried, "training": {}}
+    for name in chosen:
+        with timed(results, name):
+            if name == "bayes limit":
+                _score_bayes_limit(results, test, seeds["contexts"])
+                continue
+            gp = linear_limit(floor) if name == "linear limit" else _learned(name, floor, held_out, options)
+            score_contexts(results, name, gp.fit(training), test, SETTINGS, seeds["contexts"])
+        if name in CONFIGURATIONS:
+            settings["training"][name] = training_record(gp.training_)
+            _reconstruct(results, name, gp, seeds["contexts"])
+    results.close()
+    return results
+
+
+def draw_steps(count: int, seed: int) -> Tasks:
+    """Heaviside steps and mirrored ones, located uniformly on [−1, 1], at 50 points of [−2, 2]."""
+    generator = torch.Generator().manual_seed(seed)
+    location = 2 * torch.rand(count, 1, generator=generator, dtype=torch.float64) - 1
+    mirrored = torch.rand(count, 1, generator=generator) < 0.5
+    x = _grid()
+    y = (x[:, 0] >= location) ^ mirrored
+    return Tasks.from_pairs([(x, values) for values in y.double()])
+
+
+def choose_floor(training: Tasks, held_out: Tasks, options: Options, seed: int) -> tuple[float, dict[str, list[float]]]:
+    """The noise floor with the lowest held-out MSE, summed over ñ, and the MSEs of all floors.
+
+    Steps are noise-free, so evidence alone always takes the smallest floor. It is judged by `learned both`, the
+    method of the lowest error, briefly trained, and then shared by all four.
+    """
+    tried = {}
+    for floor in FLOORS:
+        gp = _learned("learned both", floor, held_out, options, brief=True).fit(training)
+        tried[floor] = [gp.score(held_out, n, seed=seed).summary("mse").mean for n in SETTINGS]
+    best = min(FLOORS, key=lambda floor: sum(tried[floor]))
+    return best, {f"{floor:g}": [round(mse, 5) for mse in found] for floor, found in tried.items()}
+
+
+def linear_limit(noise: float) -> MetaGP:
+    """The GP with the step process's own mean and covariance: what a Gaussian with this noise can reach."""
+    return MetaGP(lambda x: torch.full_like(x[..., 0], 0.5), StepKernel(), noise=noise, learn=(), scale=False)
+
+
+class StepKernel(Kernel):  # type: ignore[misc]
+    """The covariance of the step process: `(1 − |u − u'|) / 4` with u = x clipped to [−1, 1].
+
+    Two points agree unless the step falls between them, which has probability `|u − u'| / 2`.
+    """
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        u1, u2 = x1[..., 0].clamp(-1, 1), x2[..., 0].clamp(-1, 1)
+        gap = u1 - u2 if diag else u1[..., :, None] - u2[..., None, :]
+        return (1 - gap.abs()) / 4
+
+
+def bayes_mean(context: Tasks, target: Tasks) -> Float[Tensor, "N 1"]:
+    """The exact posterior mean of the step process at the target's points: no method has a lower expected MSE.
+
+    Between two neighbouring points of the grid all step locations look the same, so the process has finitely many
+    functions, each with the probability of its gap; the context leaves those that agree with it.
+    """
+    x = _grid()[:, 0]
+    edges = torch.cat([torch.tensor([-1.0], dtype=x.dtype), x[(x > -1) & (x < 1)], torch.ones(1, dtype=x.dtype)])
+    weight = torch.cat([edges.diff(), edges.diff()]) / 4
+    location = (edges[:-1] + edges[1:]) / 2
+    means = []
+    for (_, cx, cy), (_, tx, _) in zip(context, target, strict=True):
+        agrees = (_functions(location, cx[:, 0]) == cy[:, 0]).all(1)
+        posterior = weight * agrees
+        means.append((posterior @ _functions(location, tx[:, 0])) / posterior.sum())
+    return torch.cat(means)[:, None]
+
+
+def _functions(location: Float[Tensor, " h"], x: Float[Tensor, " n"]) -> Float[Tensor, "2h n"]:
+    heaviside = (x >= location[:, None]).double()
+    return torch.cat([heaviside, 1 - heaviside])
+
+
+def _score_bayes_limit(results: Results, test: Tasks, seed: int) -> None:
+    for n in SETTINGS:
+        context, target = test.context_target(n, seed + n)
+        squares = (bayes_mean(context, target) - target.y).square()
+        per_task = squares.reshape(len(test), -1).mean(1)  # all targets are of one size
+        results.add("bayes limit", str(n), Scores(target.ids, {"mse": per_task}))
+
+
+def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> MetaGP:
+    mean, kernel = CONFIGURATIONS[name]
+    optimizer = "lbfgs" if brief else options.optimizer
+    epochs = 300 if brief else EPOCHS[optimizer]
+    return MetaGP(
+        mean,
+        kernel,
+        noise_floor=floor,
+        hidden=HIDDEN,
+        scale=False,
+        optimizer=optimizer,
+        max_epochs=QUICK_EPOCHS[optimizer] if options.quick else epochs,
+        held_out=held_out,
+        seed=options.seed,
+        progress=(f"noise floor {floor:g}" if brief else name) if options.progress else False,
+    )
+
+
+def _reconstruct(results: Results, name: str, gp: MetaGP, seed: int) -> None:
+    """A Heaviside step as each prior sees it from ñ points, for the figure."""
+    x = _grid()
+    heaviside = Tasks.from_pairs([(x, (x >= 0).double())])
+    dense = torch.linspace(-2, 2, 401, dtype=torch.float64)
+    results.curves["x"] = dense.numpy()
+    for n in SETTINGS:
+        context, _ = heaviside.context_target(n, seed + n)
+        function = gp.predict(context, dense).function
+        results.curves |= {
+            f"{n} context x": context.x[:, 0].numpy(),
+            f"{n} context y": context.y[:, 0].numpy(),
+            f"{name} {n} mean": function.mean[:, 0].numpy(),
+            f"{name} {n} sd": function.sd[:, 0].numpy(),
+        }
+
+
+def _grid() -> Float[Tensor, "50 1"]:
+    return torch.linspace(-2, 2, 50, dtype=torch.float64)[:, None]

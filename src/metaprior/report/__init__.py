@@ -1,0 +1,6 @@
+"""Pictures and tables of results: made from the result files alone."""
+
+from metaprior.report.figures import draw_figures
+from metaprior.report.tables import markdown_tables, terminal_tables
+
+__all__ = ["draw_figures", "markdown_tables", "terminal_tables"]

@@ -1,0 +1,97 @@
+"""The real command line, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metaprior
+
+METAPRIOR = str(Path(sys.executable).with_name("metaprior"))
+
+
+def run(*arguments, cwd=None):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100", "NO_COLOR": "1"}
+    return subprocess.run([METAPRIOR, *arguments], capture_output=True, text=True, env=environment, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "figure", "methods"),
+    [
+        ("step", "reconstructions", ["vanilla", "learned kernel", "learned mean", "learned both"]),
+        ("sinusoid", "samples", ["zero mean", "true mean", "learned mean"]),
+    ],
+)
+def test_quick_experiments_end_to_end(experiment, figure, methods, tmp_path):
+    done = run("reproduce", experiment, "--quick", "--seed", "3", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "Mean squared error" in done.stdout
+    files = {"results.json", "tasks.parquet", "curves.npz", "table.md", f"{figure}.png", f"{figure}.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert found["settings"]["seed"] == 3
+    assert found["settings"]["quick"] is True
+    assert {row["setting"] for row in found["rows"]} == {"1", "5", "20"}
+    assert set(methods) <= {row["method"] for row in found["rows"]}
+    assert all(np.isfinite(row["mean"]) for row in found["rows"])
+    table = (tmp_path / "table.md").read_text()
+    for method in methods:
+        assert f"| {method} |" in table
+
+
+def test_rows_can_be_chosen_and_algorithm_1_runs(tmp_path):
+    done = run(
+        "reproduce", "step", "--quick", "--methods", "learned mean, bayes limit", "--optimizer", "algorithm1",
+        "--out", str(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert {row["method"] for row in found["rows"]} == {"learned mean", "bayes limit"}
+    assert found["settings"]["optimizer"] == "algorithm1"
+    assert found["settings"]["training"]["learned mean"]["epochs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "stpe"], "unknown experiment 'stpe'. Did you mean 'step'?"),
+        (
+            ["reproduce", "step", "--methods", "learned bth"],
+            "unknown method 'learned bth'. Did you mean 'learned both'?",
+        ),
+        (["reproduce", "step", "--optimizer", "sgd"], "unknown optimizer 'sgd'."),
+        (["reproduce", "step", "--seed", "-1"], "seed -1"),
+        (["reproduce", "step", "--out", "/dev/null/out"], "cannot write to the folder /dev/null/out"),
+        (["reproduce"], "Missing argument"),
+        (["reproduce", "step", "--sed", "1"], "--seed"),
+    ],
+)
+def test_the_users_mistakes_exit_with_2_and_no_traceback(arguments, message, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_nothing_is_run_when_the_folder_cannot_be_written():
+    """The check comes before the work: the answer takes no longer than starting up."""
+    done = run("reproduce", "step", "--out", "/dev/null/out")
+    assert "noise floor" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_shows_options_and_an_example():
+    text = run("reproduce", "--help").stdout
+    for word in ("--out", "--seed", "--methods", "--optimizer", "--quick", "Example:", "sinusoid", "algorithm1"):
+        assert word in text
+    assert "reproduce" in run("--help").stdout
+
+
+def test_version():
+    assert run("--version").stdout == f"metaprior {metaprior.__version__}\n"
