@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench docs clean
 
 demo: $(VENV)/.user
 	$(BIN)/metaprior reproduce step --out demo
@@ -23,6 +23,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/evidence.py
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/refresh.py
 
 clean:
 	rm -rf $(VENV) demo out

@@ -26,14 +26,14 @@ from metaprior.tasks.batches import padded
 COUNT, BATCH, REPETITIONS = 10_000, 64, 30
 
 
-class BatchGP(gpytorch.models.ExactGP):
+class BatchGP(gpytorch.models.ExactGP):  # type: ignore[misc]
     """GPyTorch's exact GP in batch mode with our mean and kernel."""
 
     def __init__(self, x: torch.Tensor, y: torch.Tensor, likelihood: gpytorch.likelihoods.Likelihood, prior: Prior):
         super().__init__(x, y, likelihood)
         self.mean, self.kernel = prior.mean, prior.kernel
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
         return gpytorch.distributions.MultivariateNormal(mean_values(self.mean, x)[..., 0], self.kernel(x))
 
 

@@ -2,12 +2,13 @@ import gpytorch
 import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import DataError, Tasks, evidence
+from metaprior import DataError, Prior, Tasks, evidence
 from metaprior.inference import summed_evidence, task_evidence
 from metaprior.inference.evidence import gaussian_terms
 from metaprior.tasks import SharedInputs, batches
@@ -187,6 +188,28 @@ def test_cost_of_a_group_does_not_grow_with_its_tasks(monkeypatch):
     tasks = shared(count=500, n=6)
     summed_evidence(PRIORS["learned both"](1, 1), batches(tasks), tasks.ids)
     assert factored == [(1, 6, 6)]
+
+
+def test_evidence_of_one_task():
+    prior, tasks = PRIORS["learned both"](1, 1), ragged()
+    assert evidence(prior, tasks[3]).total.item() == pytest.approx(evidence(prior, tasks).total[3].item())
+
+
+def test_a_prior_for_other_inputs_says_so():
+    with pytest.raises(DataError, match="points with 2 input columns; make it with d=2"):
+        evidence(PRIORS["learned both"](1, 1), ragged(d=2))
+    batched = Prior(gpytorch.means.ZeroMean(), RBFKernel(batch_shape=torch.Size([3])), 0.1, learn=())
+    with pytest.raises(DataError, match=r"batch shape \(3,\)"):
+        evidence(batched, ragged())
+
+
+def test_jitter_does_not_depend_on_what_a_task_is_padded_with():
+    prior = known_rbf(variance=1e-6, noise=0.0)
+    pairs = [([0.0, 0.0], [1e-3, 1e-3]), (np.arange(6.0), np.zeros(6))]
+    alone, together = Tasks.from_pairs(pairs[:1]), Tasks.from_pairs(pairs)
+    assert evidence(prior, alone).jitter > 0
+    whole = task_evidence(prior, pad(together, torch.arange(2)), together.ids).total[0].item()
+    assert whole == pytest.approx(evidence(prior, alone).total.item(), rel=1e-9)
 
 
 def test_outputs_must_match():

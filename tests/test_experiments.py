@@ -8,6 +8,7 @@ import torch
 from metaprior import DataError, OutputError, UnknownNameError, condition, score
 from metaprior.experiments import Options, Results, run_experiment, sinusoid, step
 from metaprior.experiments.published import PUBLISHED
+from metaprior.report import markdown_tables
 from metaprior.scoring import Scores
 
 
@@ -116,8 +117,24 @@ def test_the_papers_figures_stand_beside_ours(quick):
 
 def test_published_tables_are_complete():
     assert {name: len(cells) for table in PUBLISHED.values() for name, cells in table.items()} == dict.fromkeys(
-        ["vanilla", "learned kernel", "learned mean", "learned both", "zero mean", "true mean"], 6
+        ["vanilla", "learned kernel", "learned both"], 6
+    ) | dict.fromkeys(["zero mean refitted", "true mean refitted", "learned mean refitted"], 6) | dict.fromkeys(
+        ["zero mean", "true mean", "learned mean"], 3
     )
+
+
+@pytest.mark.parametrize("experiment", [step, sinusoid])
+def test_every_method_can_be_named_on_the_command_line(experiment):
+    for name in experiment.METHODS:
+        assert Options(methods=tuple(name.split(","))).chosen(experiment.METHODS) == (name,)
+
+
+def test_an_infinite_metric_is_null_and_loses_nothing(tmp_path):
+    results = Results("step", {})
+    results.add("x", "1", Scores(("a", "b"), {"log_likelihood": torch.tensor([1.0, np.inf]).double()}))
+    results.write(tmp_path)
+    assert Results.read(tmp_path).rows[0]["mean"] is None
+    assert "| x | – |" in markdown_tables(results.rows)
 
 
 def test_same_seed_same_rows(quick):
@@ -157,6 +174,7 @@ def test_refitted_kernel_maximises_each_contexts_own_evidence():
         assert posterior.evidence.total[i].item() == pytest.approx(oracle.log_marginal_likelihood_value_, abs=1e-3)
         rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
         assert posterior.mean[rows, 0].numpy() == pytest.approx(oracle.predict(target[i].x.numpy()), abs=2e-2)
+    assert len(prior.learned_parameters()) == 2  # the prior that lent its mean is as it was
     fixed = score(condition(prior, context).at(target), target)
     assert isinstance(fixed, Scores)
     assert (posterior.evidence.total > fixed.values["evidence"]).all()

@@ -17,7 +17,8 @@ from metaprior import (
     make_prior,
     meta_train,
 )
-from metaprior.learning import OPTIMIZERS, Objective
+from metaprior.learning import OPTIMIZERS, HeldOut, evidence_loss
+from metaprior.tasks import batches
 from tests.problems import PRIORS, mixed, ragged, slow_evidence
 
 QUIET = {"seed": 0, "progress": False}
@@ -34,7 +35,7 @@ def sines(count=60, n=8, seed=0):
 def test_every_optimizer_raises_the_held_out_evidence(optimizer):
     prior, tasks = make_prior("deep", "rbf", d=1, hidden=(16,), seed=0), sines()
     held_out = sines(seed=1)
-    before = Objective(prior, held_out).evidence_per_point()
+    before = HeldOut(prior, held_out).evidence()
     epochs = 20 if optimizer == "algorithm1" else 200
     rate = 2e-3 if optimizer == "algorithm1" else None
     training = meta_train(
@@ -82,7 +83,7 @@ def test_full_batch_optimizers_reach_the_same_optimum():
     for optimizer, epochs in (("lbfgs", 300), ("adam", 3000)):
         prior = make_prior("constant", "rbf", d=1, seed=0)
         meta_train(prior, tasks, optimizer=optimizer, max_epochs=epochs, patience=50, held_out=None, **QUIET)
-        reached.append(Objective(prior, tasks).evidence_per_point())
+        reached.append(HeldOut(prior, tasks).evidence())
     assert reached[0] == pytest.approx(reached[1], abs=1e-4)
 
 
@@ -118,7 +119,7 @@ def test_best_parameters_are_kept_and_the_history_returned():
     evidences = [check.held_out_evidence for check in training.checks]
     assert training.best.held_out_evidence == max(evidences)
     assert training.best.epoch < training.epochs  # twelve tasks overfit: it went on past its best
-    assert Objective(prior, held_out).evidence_per_point() == pytest.approx(max(evidences))
+    assert HeldOut(prior, held_out).evidence() == pytest.approx(max(evidences))
     assert training.stopped.startswith("converged")
     assert [check.epoch for check in training.checks] == list(range(0, training.epochs + 1, 10))
 
@@ -150,7 +151,7 @@ def test_a_non_finite_step_is_never_applied_and_is_reported(optimizer, rate):
     )
     assert training.skipped > 0
     assert math.isfinite(prior.mean.height.item())
-    assert math.isfinite(Objective(prior, tasks).evidence_per_point())
+    assert math.isfinite(HeldOut(prior, tasks).evidence())
     assert training.best.held_out_evidence > training.checks[0].held_out_evidence
 
 
@@ -162,6 +163,13 @@ def test_too_long_a_step_is_undone_and_shortened():
     assert 0.5 < prior.mean.height.item() < 1.0
 
 
+class Sometimes(Cliff):
+    """A constant mean that is not a number at negative inputs."""
+
+    def forward(self, x):
+        return self.height + 0 * x[..., 0].log()
+
+
 class NoSlope(Cliff):
     """A mean whose gradient is not a number."""
 
@@ -170,12 +178,34 @@ class NoSlope(Cliff):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_gradient_that_is_never_finite_stops_and_says_so(optimizer):
+def test_a_gradient_that_is_never_finite_is_an_error(optimizer):
     prior = Prior(NoSlope(), gpytorch.kernels.RBFKernel().double(), 0.5, learn=["mean"])
-    training = meta_train(prior, sines(5), optimizer=optimizer, check_every=1, held_out=None, **QUIET)
-    assert training.stopped == "stuck: no update was finite"
-    assert training.skipped > 0
+    with pytest.raises(NumericalError, match="nothing could be learned: no update was finite"):
+        meta_train(prior, sines(5), optimizer=optimizer, check_every=1, held_out=None, **QUIET)
     assert prior.mean.height.item() == 0.0
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+def test_a_training_task_without_finite_loss_is_named(optimizer):
+    prior = Prior(lambda x: x[..., 0].log(), gpytorch.kernels.RBFKernel(), 0.5, learn=["kernel"])
+    tasks = Tasks.from_pairs([([1.0, 2.0], [0.0, 1.0])] * 3 + [([-1.0, 2.0], [0.0, 1.0])], ids=["a", "b", "c", "bad"])
+    good = tasks.select([0, 1])
+    with pytest.raises(NumericalError, match=r"y − m\(x\) of task 'bad' is not finite"):
+        meta_train(prior, tasks, optimizer=optimizer, held_out=good, **QUIET)
+
+
+def test_a_bad_task_does_not_undo_the_steps_of_good_ones():
+    def reached(tasks):
+        prior = Prior(Sometimes(), gpytorch.kernels.RBFKernel(), 0.5, learn=["mean"])
+        options = {"optimizer": "algorithm1", "learning_rate": 0.01, "max_epochs": 50, "patience": 50}
+        training = meta_train(prior, tasks, held_out=tasks.select([0]), **options, **QUIET)
+        return prior.mean.height.item(), training.skipped
+
+    good = ([1.0, 2.0], [3.0, 3.0])
+    alone, none = reached(Tasks.from_pairs([good] * 4))
+    together, skipped = reached(Tasks.from_pairs([good] * 4 + [([-1.0, 2.0], [3.0, 3.0])]))
+    assert (none, skipped) == (0, 50)
+    assert together == pytest.approx(alone, rel=1e-6)
 
 
 def test_a_prior_that_starts_without_finite_evidence_is_refused():
@@ -202,9 +232,15 @@ def test_nothing_to_learn():
 
 def test_objective_is_the_sum_of_the_tasks_losses():
     prior, tasks = PRIORS["learned both"](1, 1), mixed()
-    assert Objective(prior, tasks)().item() == pytest.approx(-evidence(prior, tasks).total.sum().item())
+    laid_out = batches(tasks)
+    by_task = evidence_loss(prior, "task")(laid_out, tasks.ids).item()
+    assert by_task == pytest.approx(-evidence(prior, tasks).total.sum().item())
     per_point = -(evidence(prior, tasks).total / tasks.sizes).sum().item()
-    assert Objective(prior, tasks, per_point=True)().item() == pytest.approx(per_point)
+    assert evidence_loss(prior, "point")(laid_out, tasks.ids).item() == pytest.approx(per_point)
+    assert HeldOut(prior, tasks).evidence() == pytest.approx(-by_task / tasks.y.numel())
+    assert HeldOut(prior, tasks, "point").evidence() == pytest.approx(-per_point / len(tasks))
+    with pytest.raises(UnknownNameError, match="Did you mean 'point'"):
+        evidence_loss(prior, "points")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -226,4 +262,6 @@ def test_tasks_that_cannot_be_learned_from():
     with pytest.raises(DataError, match="held_out=None"):
         meta_train(prior, sines(1), **QUIET)
     with pytest.raises(DataError, match="at least one point"):
-        meta_train(prior, sines(3).without_points(), **QUIET)
+        meta_train(prior, Tasks.empty(["a", "b"], 1, 1), **QUIET)
+    with pytest.raises(DataError, match="held-out task needs at least one point"):
+        meta_train(prior, sines(3), held_out=Tasks.empty(["a"], 1, 1), **QUIET)

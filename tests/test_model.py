@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from metaprior import DataError, MetaGP, Method, NotFittedError, Prior, Tasks, condition, evidence
+from metaprior import DataError, MetaGP, Method, NotFittedError, OptionError, Prior, Tasks, condition, evidence
 from metaprior.priors import DeepMean
 from tests.problems import known_rbf
 from tests.test_learning import sines
@@ -62,7 +62,7 @@ def test_user_units_are_a_change_of_variables(fitted):
     assert torch.allclose(ours.mean, scaled.mean * s + scaler.y_shift)
     assert torch.allclose(ours.variance, scaled.variance * s**2)
     assert torch.allclose(ours.function.sd, scaled.function.sd * s)
-    assert torch.allclose(ours.covariances()[2][0], scaled.covariances()[2] * s**2)
+    assert torch.allclose(ours.covariances()[2][0], scaled.covariances()[2][0] * s**2)
     assert torch.allclose(ours.samples(4, seed=1), scaled.samples(4, seed=1) * s + scaler.y_shift)
     density = scaled.log_density(scaler.scale_y(target.y)) - s.log()
     assert torch.allclose(ours.log_density(target.y), density)
@@ -118,12 +118,41 @@ def test_not_fitted():
 
 
 def test_points_of_another_dimension(fitted):
-    with pytest.raises(DataError, match="2 input columns, but this model was fitted on 1"):
+    with pytest.raises(DataError, match="2 input columns, but the prior was learned on 1"):
         fitted.condition([[1.0, 2.0]], [1.0])
-    with pytest.raises(DataError, match="2 target columns, but this model was fitted on 1"):
+    with pytest.raises(DataError, match="2 target columns, but the prior was learned on 1"):
         fitted.condition([1.0], [[1.0, 2.0]])
-    with pytest.raises(DataError, match="points have 2 input columns"):
+    with pytest.raises(DataError, match="2 input columns, but the prior was learned on 1"):
         fitted.condition([1.0], [1.0]).at([[1.0, 2.0]])
+
+
+def test_too_few_columns_are_not_broadcast():
+    tasks = Tasks.from_pairs([(t.x.expand(-1, 2), t.y) for t in sines(20)])
+    gp = MetaGP("zero", "rbf", seed=0, **QUICK).fit(tasks)
+    with pytest.raises(DataError, match="1 input columns, but the prior was learned on 2"):
+        gp.condition([[1.0, 2.0]], [1.0]).at([0.5, 1.0])
+    with pytest.raises(DataError, match="1 input columns"):
+        MetaGP("zero", "rbf", held_out=sines(5), **QUICK).fit(tasks)
+
+
+def test_without_points_it_is_the_prior(fitted):
+    nothing = fitted.condition([], []).at([300.0, 350.0])
+    something = fitted.condition([300.0], [40.0]).at([300.0, 350.0])
+    assert nothing.sd[0] > something.sd[0]
+    z = fitted.prior_.at(fitted.scaler_.scale(Tasks.from_inputs([[300.0, 350.0]])).x)
+    assert torch.allclose(nothing.mean, fitted.scaler_.unscale_mean(z.mean))
+
+
+def test_a_callable_mean_and_a_fixed_noise_are_in_the_users_units():
+    tasks = in_units()
+    options = {"learn": ["kernel"], "seed": 0, **QUICK}
+    scaled = MetaGP(lambda x: 0.1 * x[..., 0], "rbf", noise=4.0, **options).fit(tasks)
+    posterior = scaled.condition([], []).at([300.0, 500.0])
+    assert posterior.mean.ravel().tolist() == pytest.approx([30.0, 50.0])
+    assert (posterior.variance - posterior.function.variance).ravel().tolist() == pytest.approx([4.0, 4.0])
+    two = Tasks.from_pairs([(t.x, torch.cat([t.y, 9 * t.y], 1)) for t in tasks])
+    with pytest.raises(OptionError, match="differ in scale"):
+        MetaGP("zero", "rbf", noise=4.0, **options).fit(two)
 
 
 def test_meta_learning_beats_a_plain_gp():

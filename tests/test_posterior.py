@@ -37,8 +37,10 @@ def test_unequal_contexts_and_targets_in_one_call_are_the_papers_equation(name, 
         assert torch.allclose(posterior.mean[rows], mean, rtol=1e-8, atol=1e-10)
         assert torch.allclose(posterior.function.variance[rows, 0], covariance.diagonal(), rtol=1e-8, atol=1e-10)
         assert torch.allclose(posterior.variance[rows, 0], covariance.diagonal() + noise, rtol=1e-8, atol=1e-10)
-        assert torch.allclose(covariances[i], covariance + torch.diag(noise), rtol=1e-8, atol=1e-10)
-        assert torch.allclose(posterior.function.covariances()[i], covariance, rtol=1e-8, atol=1e-10)
+        assert covariances[i].shape == (p, *covariance.shape)
+        for k in range(p):
+            assert torch.allclose(covariances[i][k], covariance + torch.diag(noise), rtol=1e-8, atol=1e-10)
+            assert torch.allclose(posterior.function.covariances()[i][k], covariance, rtol=1e-8, atol=1e-10)
 
 
 def test_against_scikit_learn():
@@ -52,7 +54,7 @@ def test_against_scikit_learn():
         mean, covariance = oracle.predict(target[i].x.numpy(), return_cov=True)
         rows = slice(int(target.offsets[i]), int(target.offsets[i + 1]))
         assert posterior.mean[rows, 0].numpy() == pytest.approx(mean, rel=1e-8)
-        assert posterior.function.covariances()[i].numpy() == pytest.approx(covariance, rel=1e-8, abs=1e-12)
+        assert posterior.function.covariances()[i][0].numpy() == pytest.approx(covariance, rel=1e-8, abs=1e-12)
 
 
 def test_against_gpytorch_exact_gp():
@@ -77,7 +79,7 @@ def test_against_gpytorch_exact_gp():
 
 def test_without_context_it_is_the_prior():
     prior, points = perturbed(PRIORS["learned both"](1, 2)), ragged(p=2)
-    posterior = condition(prior, points.without_points()).at(points)
+    posterior = condition(prior, Tasks.empty(points.ids, points.d, points.p)).at(points)
     z = prior.at(points.x)
     assert torch.allclose(posterior.mean, z.mean)
     assert torch.allclose(posterior.function.variance[:, 0], prior.variance(z))
@@ -131,7 +133,7 @@ def test_samples_have_the_posteriors_mean_and_covariance():
     for k in range(2):
         sample = draws[:, rows, k].numpy()
         assert sample.mean(0) == pytest.approx(posterior.mean[rows, k].numpy(), abs=0.04)
-        assert np.cov(sample.T) == pytest.approx(posterior.covariances()[4].numpy(), abs=0.06)
+        assert np.cov(sample.T) == pytest.approx(posterior.covariances()[4][k].numpy(), abs=0.06)
     assert np.corrcoef(draws[:, rows.start, 0], draws[:, rows.start, 1])[0, 1] == pytest.approx(0, abs=0.04)
 
 
@@ -187,5 +189,10 @@ def test_bad_questions():
         posterior.log_density(target.y[:-1])
     with pytest.raises(OptionError, match=r"level=1\.5"):
         posterior.interval(1.5)
-    with pytest.raises(OptionError, match="between 0 and 1"):
-        posterior.quantiles([0.0])
+    for wrong in ([0.0], 0.5, [[0.5]]):
+        with pytest.raises(OptionError, match="list of numbers between 0 and 1"):
+            posterior.quantiles(wrong)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="NaN or infinity in y"):
+        posterior.joint_log_density(target.y * float("nan"))
+    with pytest.raises(DataError, match="no tasks"):
+        condition(prior, context.select([]))

@@ -1,4 +1,5 @@
 import gpytorch
+import numpy as np
 import pytest
 import torch
 
@@ -86,6 +87,23 @@ def test_noise_has_a_floor_and_fixed_noise_may_be_zero():
         LearnedNoise(floor=0.0)
     with pytest.raises(OptionError, match="0 or more"):
         FixedNoise(-1.0)
+    assert LearnedNoise(initial=1000.0)(X).tolist() == pytest.approx([1000.0] * 7)
+    with pytest.raises(OptionError, match="initial noise"):
+        LearnedNoise(initial=float("nan"))
+
+
+def test_float32_modules_of_gpytorch_plug_in_as_they_are():
+    prior = make_prior(
+        gpytorch.means.LinearMean(1), gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel()), d=1, seed=0
+    )
+    assert {p.dtype for p in prior.parameters()} == {torch.float64}
+    assert prior.at(X).mean.dtype == torch.float64
+
+
+def test_numpy_integers_are_seeds_and_other_things_are_not():
+    assert torch.equal(*(make_prior("deep", "rbf", d=1, seed=s).at(X).mean for s in (1, np.int64(1))))
+    with pytest.raises(OptionError, match="whole number from 0"):
+        make_prior("deep", "rbf", d=1, seed=-1)
 
 
 @pytest.mark.parametrize("p", [1, 3])

@@ -30,7 +30,7 @@ def test_metrics_are_averaged_over_points_then_over_tasks():
 def test_a_true_model_is_calibrated():
     prior, rng = known_rbf(noise=0.3), np.random.default_rng(0)
     points = Tasks.from_inputs([rng.uniform(-2, 2, 10) for _ in range(800)])
-    drawn = condition(prior, ragged(count=800, d=1).without_points())
+    drawn = condition(prior, Tasks.empty(points.ids, 1, 1))
     y = drawn.at(Tasks.from_inputs([t.x for t in points])).samples(1, seed=0)[0]
     tasks = Tasks(points.x, y, points.offsets, points.ids, points.columns)
     context, target = tasks.context_target(4, seed=0)
@@ -70,6 +70,8 @@ def test_nothing_to_score_and_unknown_metrics():
     tasks = ragged(count=3)
     posterior = condition(known_rbf(), tasks).at(tasks)
     with pytest.raises(DataError, match="no point is left"):
-        score(posterior, tasks.without_points())
+        score(posterior, Tasks.empty(tasks.ids, 1, 1))
+    with pytest.raises(DataError, match="other points than the target's"):
+        score(posterior, tasks.select([1, 0, 2]))
     with pytest.raises(UnknownNameError, match="Did you mean 'mse'"):
         score(posterior, tasks).summary("ms")

@@ -115,3 +115,46 @@ def test_what_is_not_a_table():
 def test_result_is_float64_on_cpu():
     tasks = Tasks.from_table(pd.DataFrame(ROWS), task="patient", x="age", y="gcs")
     assert tasks.x.dtype == torch.float64
+
+
+def test_everything_wrong_is_said_at_once():
+    frame = pd.DataFrame({"t": [1, 2], "x": [1.0, "n/a"], "y": ["?", "2"]})
+    message = r"column 'x'.*1 of its 2 values are text \(row 1: 'n/a'\).*; column 'y'.*row 0: '\?'"
+    with pytest.raises(DataError, match=message):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+
+
+def test_columns_that_arrow_cannot_hold():
+    frame = pd.DataFrame({"t": [1, "a"], "x": [1.0, 2.0], "y": [1.0, 2.0], "z": [1j, 2j], "u": [[1], [2]]})
+    with pytest.raises(DataError, match="task column 't' mixes kinds of values"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+    with pytest.raises(DataError, match="column 'z' must hold numbers"):
+        Tasks.from_table(frame, task="x", x="z", y="y")
+    with pytest.raises(DataError, match="use numbers or text to name tasks"):
+        Tasks.from_table(frame, task="u", x="x", y="y")
+
+
+def test_duplicated_column_names():
+    frame = pd.DataFrame([[1, 2.0, 3.0, 4.0]], columns=["t", "x", "y", "y"])
+    with pytest.raises(DataError, match="columns of the same name"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+
+
+def test_columns_named_by_numbers():
+    frame = pd.DataFrame([[1, 2.0, 3.0]])
+    assert Tasks.from_table(frame, task=0, x=1, y=2).y.tolist() == [[3.0]]  # type: ignore[arg-type]
+
+
+def test_large_integers_and_many_task_columns():
+    frame = pa.table({"t": [1], "x": [2**60 + 1], "y": [1.0]})
+    assert Tasks.from_table(frame, task="t", x="x", y="y").x.item() == pytest.approx(2**60)
+    n = 65_537
+    codes = {f"t{k}": np.arange(n) % (n - 1) for k in range(4)} | {"t4": np.arange(n) // (n - 1)}
+    many = pa.table(codes | {"x": np.zeros(n), "y": np.zeros(n)})
+    assert len(Tasks.from_table(many, task=list(codes), x="x", y="y")) == n
+
+
+def test_categories_as_numbers_are_refused_with_advice():
+    frame = pd.DataFrame({"t": [1, 1], "x": pd.Categorical([1, 2]), "y": [1.0, 2.0]})
+    with pytest.raises(DataError, match="holds categories; give each a number"):
+        Tasks.from_table(frame, task="t", x="x", y="y")

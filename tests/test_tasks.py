@@ -43,6 +43,8 @@ def test_select_by_position_and_by_mask():
         tasks.select([len(tasks)])
     with pytest.raises(DataError, match="booleans for"):
         tasks.select(torch.tensor([True]))
+    with pytest.raises(DataError, match="not fractions"):
+        tasks.select([0.6])
 
 
 def test_split_is_a_partition_and_repeatable():
@@ -91,8 +93,10 @@ def test_context_options_are_checked():
         ragged().context_target()
     with pytest.raises(OptionError, match="need a seed"):
         ragged().context_target(1)
-    with pytest.raises(OptionError, match="0 points or more"):
+    with pytest.raises(OptionError, match="0 or more"):
         ragged().context_target(-1, seed=0)
+    with pytest.raises(OptionError, match="whole number of points"):
+        ragged().context_target(2.5, seed=0)  # type: ignore[arg-type]
 
 
 def test_context_larger_than_a_task_names_the_task():
@@ -124,6 +128,9 @@ def test_joined_puts_context_and_target_together_again():
         ),
         ([(np.zeros(2), np.zeros((2, 2))), (np.zeros(2), np.zeros(2))], "task 1: y has 1 columns"),
         ([(["a"], [1.0])], "x of task 0 is not an array of numbers"),
+        ([(["1"], [1.0])], "x of task 0 is not an array of numbers"),
+        ([(np.array(["2020-01-01"], dtype="datetime64[D]"), [1.0])], "it holds datetime64"),
+        ([([1.0], [1j])], "it holds complex"),
         ([(np.zeros((1, 1, 1)), [1.0])], "has 3 dimensions"),
     ],
 )
@@ -150,6 +157,17 @@ def test_missing_rows_can_be_dropped_and_it_is_said():
     assert tasks.y.tolist() == [[1.0]]
     assert "dropped 3 of 4 rows" in tasks.notes[0]
     assert "dropped 1 of 2 tasks" in tasks.notes[1]
+
+
+def test_masked_values_are_missing():
+    y = np.ma.array([1.0, 2.0], mask=[False, True])
+    assert Tasks.from_pairs([([0.0, 1.0], y)], missing="drop").y.tolist() == [[1.0]]
+
+
+def test_empty_tasks():
+    tasks = Tasks.empty(["a", "b"], 2, 3)
+    assert (len(tasks), tasks.d, tasks.p) == (2, 2, 3)
+    assert tasks.sizes.tolist() == [0, 0]
 
 
 def test_dropping_everything_is_an_error():

@@ -9,15 +9,7 @@ from metaprior.errors import (
     OutputError,
     UnknownNameError,
 )
-from metaprior.inference import (
-    Conditional,
-    Evidence,
-    Method,
-    Posterior,
-    Predictive,
-    condition,
-    evidence,
-)
+from metaprior.inference import Conditional, Evidence, Method, Posterior, Predictive, condition, evidence
 from metaprior.learning import Training, meta_train
 from metaprior.model import MetaGP
 from metaprior.priors import (

@@ -11,9 +11,9 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor, nn
 
-from metaprior.errors import DataError, NotFittedError
+from metaprior.errors import NotFittedError, OptionError
 from metaprior.inference import UserConditional, UserPosterior, condition
-from metaprior.learning import OptimizerName, Training, meta_train
+from metaprior.learning import OptimizerName, Training, Weighting, meta_train
 from metaprior.priors import Prior, make_prior
 from metaprior.scoring import Scores, score
 from metaprior.tasks import Scaler, Tasks
@@ -28,8 +28,8 @@ class MetaGP:
 
     mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern", "deep",
     or a GPyTorch kernel. noise: None (learned above `noise_floor`) or a fixed variance. learn: which parts
-    meta-learning may change. scale: bring x and y to mean 0 and deviation 1 first; noise, kernel and a callable mean
-    then live in scaled units. The rest is handed to `meta_train`.
+    meta-learning may change. scale: bring x and y to mean 0 and deviation 1 first. A callable mean and a fixed noise
+    are in the user's units; the noise floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
 
     After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened).
     """
@@ -56,7 +56,8 @@ class MetaGP:
         batch_size: int | None = None,
         max_epochs: int | None = None,
         held_out: float | Tasks | None = 0.1,
-        per_point: bool = False,
+        patience: int = 5,
+        weighting: Weighting = "task",
         seed: int = 0,
         progress: bool | str = True,
     ) -> None:
@@ -65,19 +66,19 @@ class MetaGP:
         self.hidden, self.activation, self.features = hidden, activation, features
         self.learn, self.scale, self.network_dtype = learn, scale, network_dtype
         self.optimizer, self.learning_rate, self.batch_size = optimizer, learning_rate, batch_size
-        self.max_epochs, self.held_out, self.per_point = max_epochs, held_out, per_point
-        self.seed, self.progress = seed, progress
+        self.max_epochs, self.held_out, self.patience = max_epochs, held_out, patience
+        self.weighting, self.seed, self.progress = weighting, seed, progress
 
     def fit(self, tasks: Tasks) -> Self:
         """Meta-learn the prior from past tasks; the given modules are copied, not changed."""
         scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
         scaled = scaler.scale(tasks)
         prior = make_prior(
-            copy.deepcopy(self.mean) if isinstance(self.mean, nn.Module) else self.mean,
+            self._scaled_mean(scaler),
             copy.deepcopy(self.kernel),
             d=tasks.d,
             p=tasks.p,
-            noise=copy.deepcopy(self.noise),
+            noise=self._scaled_noise(scaler),
             noise_floor=self.noise_floor,
             hidden=self.hidden,
             activation=self.activation,
@@ -97,32 +98,30 @@ class MetaGP:
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
             held_out=scaler.scale(held_out) if isinstance(held_out, Tasks) else held_out,
-            per_point=self.per_point,
+            patience=self.patience,
+            weighting=self.weighting,
             progress=self.progress,
         )
         self.prior_, self.scaler_ = prior, scaler
         return self
 
     def condition(self, x: Any, y: Any) -> UserConditional:
-        """The prior conditioned on one new task's points; ask it with `.at(x_new)`."""
+        """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`."""
+        self._check_fitted()
+        if len(x) == len(y) == 0:
+            return self.condition_tasks(Tasks.empty(["new task"], *self._columns()))
         return self.condition_tasks(Tasks.from_pairs([(x, y)], ["new task"]))
 
     def condition_tasks(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""
-        self._check_fitted(context)
+        self._check_fitted()
         return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_)
 
     def predict(self, context: Tasks, at: Any) -> UserPosterior:
         """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all."""
         return self.condition_tasks(context).at(at)
 
-    def score(
-        self,
-        tasks: Tasks,
-        context: int | Callable[[Tensor], Any],
-        *,
-        seed: int = 0,
-    ) -> Scores:
+    def score(self, tasks: Tasks, context: int | Callable[[Tensor], Any], *, seed: int = 0) -> Scores:
         """How well tasks are predicted from `context` random points each, or from those where a predicate holds."""
         if callable(context):
             given, target = tasks.context_target(where=context)
@@ -130,12 +129,29 @@ class MetaGP:
             given, target = tasks.context_target(context, seed)
         return score(self.predict(given, target), target)
 
-    def _check_fitted(self, tasks: Tasks) -> None:
+    def _scaled_mean(self, scaler: Scaler) -> str | Mean | Callable[[Tensor], Tensor]:
+        if isinstance(self.mean, (str, nn.Module)):
+            return copy.deepcopy(self.mean)
+        given = self.mean
+
+        def scaled(x: Tensor) -> Tensor:
+            values = given(x * scaler.x_scale.to(x) + scaler.x_shift.to(x))
+            values = values[..., None] if values.ndim == x.ndim - 1 else values
+            return (values - scaler.y_shift.to(x)) / scaler.y_scale.to(x)
+
+        return scaled
+
+    def _scaled_noise(self, scaler: Scaler) -> nn.Module | float | None:
+        if self.noise is None or isinstance(self.noise, nn.Module):
+            return copy.deepcopy(self.noise)
+        scales = scaler.y_scale.unique()
+        if len(scales) > 1:
+            raise OptionError("the outputs share one noise, and theirs differ in scale: learn it, or use scale=False.")
+        return float(self.noise / scales[0] ** 2)
+
+    def _columns(self) -> tuple[int, int]:
+        return len(self.scaler_.x_shift), len(self.scaler_.y_shift)
+
+    def _check_fitted(self) -> None:
         if not hasattr(self, "prior_"):
             raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
-        for what, found, known in (
-            ("input", tasks.d, len(self.scaler_.x_shift)),
-            ("target", tasks.p, len(self.scaler_.y_shift)),
-        ):
-            if found != known:
-                raise DataError(f"the task has {found} {what} columns, but this model was fitted on {known}.")

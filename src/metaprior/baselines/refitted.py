@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from typing import Self
 
@@ -9,15 +10,14 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from metaprior.inference import Conditional, ContextBatch, Posterior, task_evidence
-from metaprior.inference.evidence import check_outputs
-from metaprior.learning.objective import Objective
+from metaprior.inference.evidence import check_fits
 from metaprior.priors import Prior
 from metaprior.tasks import Padded, Tasks
 from metaprior.tasks.batches import padded
 
 
 class RefittedRBF:
-    """A given mean and noise; variance and lengthscale of an RBF kernel by evidence on each context alone.
+    """The mean and noise of a prior; variance and lengthscale of an RBF kernel by evidence on each context alone.
 
     All contexts are fitted together, each with its own two parameters.
     """
@@ -27,18 +27,23 @@ class RefittedRBF:
 
     def fit(self, tasks: Tasks) -> Self:
         """Nothing is learned from the meta-tasks; the mean is taken as it is."""
-        Objective(self.prior, tasks)  # refuses tasks that the mean does not fit
+        check_fits(self.prior, tasks)
         return self
 
     def predict(self, context: Tasks, at: Tasks) -> Posterior:
-        check_outputs(self.prior, context)
-        parts = [ContextBatch(self._refit(batch, context.ids), batch, context) for batch in padded(context)]
+        """The posterior of each task under its own kernel."""
+        check_fits(self.prior, context)
+        parts = []
+        for batch in padded(context):
+            own = batch.to(self.prior.device)
+            parts.append(ContextBatch(self._refit(own, context.ids), own, context))
         return Conditional(context, parts).at(at)
 
     def _refit(self, batch: Padded, ids: Sequence[Hashable]) -> Prior:
         shape = torch.Size([len(batch.tasks)])
-        kernel = ScaleKernel(RBFKernel(batch_shape=shape), batch_shape=shape).double()
-        prior = Prior(self.prior.mean, kernel, self.prior.noise, learn=["kernel"])
+        kernel = ScaleKernel(RBFKernel(batch_shape=shape), batch_shape=shape)
+        mean, noise = copy.deepcopy(self.prior.mean), copy.deepcopy(self.prior.noise)
+        prior = Prior(mean, kernel.to(self.prior.device), noise, learn=["kernel"])
         optimizer = torch.optim.LBFGS(
             prior.learned_parameters(), max_iter=self.iterations, line_search_fn="strong_wolfe"
         )

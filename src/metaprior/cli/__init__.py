@@ -9,12 +9,9 @@ from metaprior.errors import MetapriorError
 
 
 def main() -> None:
-    """Run a command. Exit codes: 0 done, 2 the user's input, 1 our fault, 130 interrupted."""
+    """Run a command. Exit codes: 0 done, 2 the user's input, 1 our fault."""
     try:
         app()
     except MetapriorError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)

@@ -31,8 +31,7 @@ def _version(show: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Meta-learn Gaussian-process priors from many small related tasks."""
@@ -42,14 +41,12 @@ def common(
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for results, table and figures; default out/EXPERIMENT."),
+        Path | None, typer.Option(help="Folder for results, table and figures; default out/EXPERIMENT.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     methods: Annotated[str | None, typer.Option(help="Rows to run, separated by commas; default all.")] = None,
     optimizer: Annotated[
-        str,
-        typer.Option(help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD)."),
+        str, typer.Option(help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD).")
     ] = "lbfgs",
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes a few seconds.")] = False,
 ) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from metaprior.errors import UnknownNameError
-from metaprior.experiments import EXPERIMENTS, Options, prepare_folder, run_experiment, write_whole
+from metaprior.experiments import EXPERIMENTS, Options, run_experiment
+from metaprior.output import prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_tables
 
 
@@ -27,15 +28,7 @@ def reproduce_experiment(name: str, options: Options, folder: Path) -> None:
     for table in terminal_tables(results.rows):
         console.print(table)
     total = sum(results.seconds.values())
-    console.print(
-        f"{total:.0f} seconds, {results.peak_memory_mb:.0f} MB. Written to {folder}:",
-        highlight=False,
-    )
-    files = [
-        "results.json",
-        "tasks.parquet",
-        "curves.npz",
-        "table.md",
-        *(path.name for path in figures),
-    ]
+    memory = f", {results.peak_memory_mb:.0f} MB" if results.peak_memory_mb else ""
+    console.print(f"{total:.0f} seconds{memory}. Written to {folder}:", highlight=False)
+    files = ["results.json", "tasks.parquet", "curves.npz", "table.md", *(path.name for path in figures)]
     console.print("  " + ", ".join(files), highlight=False)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from metaprior.errors import UnknownNameError
 from metaprior.experiments import sinusoid, step
 from metaprior.experiments.options import Options
-from metaprior.experiments.results import Results, prepare_folder, write_whole
+from metaprior.experiments.results import Results
 
 EXPERIMENTS: dict[str, Callable[[Options], Results]] = {"sinusoid": sinusoid.run, "step": step.run}
 
@@ -17,4 +17,4 @@ def run_experiment(name: str, options: Options) -> Results:
     return EXPERIMENTS[name](options)
 
 
-__all__ = ["EXPERIMENTS", "Options", "Results", "prepare_folder", "run_experiment", "write_whole"]
+__all__ = ["EXPERIMENTS", "Options", "Results", "run_experiment"]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metaprior.errors import OptionError, UnknownNameError
+from metaprior.errors import UnknownNameError
 from metaprior.learning import OPTIMIZERS, OptimizerName
+from metaprior.seeds import generator_of
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
-        if self.seed < 0:
-            raise OptionError(f"seed {self.seed}: give 0 or more.")
+        generator_of(self.seed)  # refuses what is no seed
 
     def chosen(self, known: Sequence[str]) -> tuple[str, ...]:
         """The methods to run, in the experiment's order."""

@@ -15,6 +15,9 @@ def _columns(settings: str, metrics: str, figures: list[Figure]) -> dict[tuple[s
     return dict(zip(keys, figures, strict=True))
 
 
+REFITTED = " refitted"
+"""Rows of the sinusoid table with the RBF kernel refitted on each context."""
+
 _STEP = ("1 5 20", "joint_log_likelihood mse")
 _SINUSOID = ("1 5 20", "evidence mse")
 
@@ -40,3 +43,9 @@ PUBLISHED: dict[str, dict[str, dict[tuple[str, str], Figure]]] = {
     },
 }
 # fmt: on
+
+# With the known kernel only the paper's errors compare; its likelihoods are those of the refitted one.
+_TABLE = PUBLISHED["sinusoid"]
+PUBLISHED["sinusoid"] = {name + REFITTED: figures for name, figures in _TABLE.items()} | {
+    name: {key: figure for key, figure in figures.items() if key[1] == "mse"} for name, figures in _TABLE.items()
+}

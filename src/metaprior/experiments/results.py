@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 import platform
-import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from metaprior.errors import DataError, OutputError
+from metaprior.errors import DataError
+from metaprior.output import prepare_folder, write_whole
 from metaprior.scoring import Scores
 
 Published = Mapping[tuple[str, str], tuple[float, float]]
@@ -32,13 +32,16 @@ class Results:
     rows: list[dict[str, Any]] = field(default_factory=list)
     claims: list[dict[str, Any]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    peak_memory_mb: float = 0.0
+    peak_memory_mb: float | None = None
     versions: dict[str, str] = field(default_factory=dict)
     tasks: list[pa.Table] = field(default_factory=list)
     curves: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
     def add(self, method: str, setting: str, scores: Scores, published: Published | None = None) -> None:
-        """One row per metric, beside the paper's figure where it has one, and each task's values."""
+        """One row per metric, beside the paper's figure where it has one, and each task's values.
+
+        A mean that is infinite (a density where nothing is uncertain) is null in its row; the tasks' values keep it.
+        """
         for metric in scores.metrics:
             mean, stderr, tasks = scores.summary(metric)
             paper_mean, paper_stderr = (published or {}).get((setting, metric), (None, None))
@@ -47,8 +50,8 @@ class Results:
                     "method": method,
                     "setting": setting,
                     "metric": metric,
-                    "mean": mean,
-                    "stderr": stderr,
+                    "mean": _finite(mean),
+                    "stderr": _finite(stderr),
                     "tasks": tasks,
                     "paper_mean": paper_mean,
                     "paper_stderr": paper_stderr,
@@ -69,8 +72,7 @@ class Results:
 
     def close(self) -> None:
         """Note what it took and what it ran on."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        self.peak_memory_mb = round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
+        self.peak_memory_mb = _peak_memory_mb()
         packages = ("metaprior", "torch", "gpytorch", "numpy")
         self.versions = {"python": platform.python_version()} | {p: version(p) for p in packages}
 
@@ -86,7 +88,7 @@ class Results:
 
     def _write_curves(self, path: Path) -> None:
         with path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **self.curves)
+            np.savez_compressed(file, **self.curves)  # type: ignore[arg-type]
 
     @staticmethod
     def read(folder: Path) -> Results:
@@ -101,26 +103,14 @@ class Results:
         return Results(**found, tasks=[table], curves=curves)
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make sure that files can be written there, before any work is done."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".metaprior-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to the folder {folder}: {error.strerror or error}. Choose another with --out."
-        ) from None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
-def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write beside the final name, then move there: a reader never sees half a file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+def _peak_memory_mb() -> float | None:
     try:
-        write(part)
-        part.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
-    finally:
-        part.unlink(missing_ok=True)
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -10,30 +10,28 @@ from typing import Any
 from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
 from metaprior.inference import Method
-from metaprior.learning import Training
+from metaprior.learning import RATES
+from metaprior.model import MetaGP
 from metaprior.scoring import score
 from metaprior.tasks import Tasks
 
+INITIALISATION = "uniform with variance gain² / fan_in, gain 4 before a sigmoid, moved to where the inputs lie"
 
-def score_contexts(
-    results: Results,
-    name: str,
-    method: Method,
-    test: Tasks,
-    sizes: tuple[int, ...],
-    seed: int,
-    published: str | None = None,
-) -> None:
+
+def score_contexts(results: Results, name: str, method: Method, test: Tasks, sizes: tuple[int, ...], seed: int) -> None:
     """A row for each number of random context points; all methods see the same contexts."""
-    figures = PUBLISHED[results.experiment].get(published or name)
+    figures = PUBLISHED[results.experiment].get(name)
     for n in sizes:
         context, target = test.context_target(n, seed + n)
         results.add(name, str(n), score(method.predict(context, target), target), figures)
 
 
-def training_record(training: Training) -> dict[str, Any]:
-    """How a training went, for the settings."""
+def training_record(gp: MetaGP) -> dict[str, Any]:
+    """How a prior was trained and how that went, for the settings."""
+    training = gp.training_
     return {
+        "learning_rate": RATES[gp.optimizer] if gp.learning_rate is None else gp.learning_rate,
+        "patience": gp.patience,
         "epochs": training.epochs,
         "best_epoch": training.best.epoch,
         "held_out_evidence_per_value": round(training.best.held_out_evidence, 6),

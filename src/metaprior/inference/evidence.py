@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from metaprior.errors import DataError, NumericalError
-from metaprior.inference.factor import factor
+from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.priors import AtPoints, Prior
-from metaprior.tasks import Batch, Padded, Tasks, batches
+from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -41,9 +41,11 @@ class Evidence(NamedTuple):
         return self.data_fit, self.complexity, self.normaliser
 
 
-def evidence(prior: Prior, tasks: Tasks) -> Evidence:
+def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
     """The evidence of each task, in the order of the tasks; differentiable in the prior's parameters."""
-    check_outputs(prior, tasks)
+    if isinstance(tasks, Task):
+        tasks = Tasks.from_pairs([(tasks.x, tasks.y)], [tasks.id])
+    check_fits(prior, tasks)
     laid_out = batches(tasks, prior.device)
     parts = [task_evidence(prior, batch, tasks.ids) for batch in laid_out]
     order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(prior.device)
@@ -57,7 +59,8 @@ def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable]) -> Eviden
     if isinstance(batch, Padded):
         residual = torch.where(batch.mask[..., None], batch.y - z.mean, 0.0)
         A, names = covariance_matrix(prior, z, batch.mask), [ids[i] for i in batch.tasks.tolist()]
-        quadratic, _, logdet, jitter = gaussian_terms(A, residual, None, names)
+        scale = mean_over(A.detach().diagonal(dim1=-2, dim2=-1), batch.mask)
+        quadratic, _, logdet, jitter = gaussian_terms(A, residual, None, names, scale)
         fit, sizes = quadratic.sum(-1), batch.mask.sum(1).to(quadratic)
     else:
         count, n, p = batch.y.shape
@@ -107,21 +110,29 @@ def at_inputs(prior: Prior, batch: Batch) -> AtPoints:
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
     """`K + σ²I` of each task; padded points are independent of all others, with variance 1."""
     A = prior.covariance(z, z) + torch.diag_embed(z.noise)
-    if mask is None or bool(mask.all()):
-        return A
-    both = mask[:, :, None] & mask[:, None, :]
-    return torch.where(both, A, torch.diag_embed((~mask).to(A)))
+    return A if mask is None or bool(mask.all()) else padded_identity(A, mask)
 
 
-def check_outputs(prior: Prior, tasks: Tasks) -> None:
-    """The prior's mean must have as many outputs as the tasks have target columns."""
-    with torch.no_grad():
-        outputs = prior.at(tasks.x[:1].to(prior.device)).mean.shape[-1] if len(tasks.x) else tasks.p
-    if outputs != tasks.p:
+def check_fits(prior: Prior, tasks: Tasks) -> None:
+    """The prior must answer at the tasks' inputs, with as many outputs as the tasks have target columns."""
+    if len(tasks) == 0:
+        raise DataError("no tasks.")
+    probe = torch.zeros(1, tasks.d, dtype=torch.float64, device=prior.device)
+    try:
+        with torch.no_grad():
+            z = prior.at(probe)
+            K = prior.covariance(z, z)
+    except RuntimeError as error:
         raise DataError(
-            f"the prior's mean has {outputs} outputs, but the tasks have {tasks.p} target columns; "
+            f"the prior cannot be evaluated at points with {tasks.d} input columns; make it with d={tasks.d}. ({error})"
+        ) from None
+    if z.mean.shape[-1] != tasks.p:
+        raise DataError(
+            f"the prior's mean has {z.mean.shape[-1]} outputs, but the tasks have {tasks.p} target columns; "
             f"make the prior with p={tasks.p}."
         )
+    if K.ndim != 2:
+        raise DataError(f"the kernel has batch shape {tuple(K.shape[:-2])}; all tasks share one kernel.")
 
 
 def gaussian_terms(
@@ -129,10 +140,11 @@ def gaussian_terms(
     R: Float[Tensor, "b n q"],
     S: Float[Tensor, "b n n"] | None,
     names: Sequence[Hashable] | None,
+    scale: Float[Tensor, " b"] | None = None,
 ) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
     """`rᵀA⁻¹r` for each column r of R, `tr(A⁻¹S)`, `log|A|`, and the jitter; gradients are analytic."""
     jitter: list[float] = []
-    quadratic, trace, logdet = _GaussianTerms.apply(A, R, S, names, jitter)  # type: ignore[no-untyped-call]
+    quadratic, trace, logdet = _GaussianTerms.apply(A, R, S, names, scale, jitter)  # type: ignore[no-untyped-call]
     return quadratic, trace, logdet, jitter[0]
 
 
@@ -143,8 +155,10 @@ class _GaussianTerms(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, A: Tensor, R: Tensor, S: Tensor | None, names: Any, jitter: list[float]) -> Any:
-        L, added = factor(A, names)
+    def forward(
+        ctx: Any, A: Tensor, R: Tensor, S: Tensor | None, names: Any, scale: Tensor | None, jitter: list[float]
+    ) -> Any:
+        L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
@@ -173,7 +187,7 @@ class _GaussianTerms(torch.autograd.Function):
                 grad_A = grad_A - trace[:, None, None] * (inverse @ S @ inverse)
         if ctx.needs_input_grad[1]:
             grad_R = 2 * weighted
-        return grad_A, grad_R, None, None, None
+        return grad_A, grad_R, None, None, None, None
 
 
 def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | None) -> str:

@@ -6,24 +6,26 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metaprior.errors import NumericalError
 
 JITTER = (0.0, 1e-10, 1e-8, 1e-6)
-"""Added to the diagonal where a factorisation fails, in units of the mean of that diagonal: the first that works."""
+"""Added to the diagonal where a factorisation fails, relative to the scale of the matrix: the first that works."""
 
 
 class Factor(NamedTuple):
-    """`L` with `L Lᵀ = A + jitter · mean(diag A) · I`."""
+    """`L` with `L Lᵀ = A + jitter · scale · I`, the scale being that of each matrix."""
 
     L: Float[Tensor, "b n n"]
     jitter: Float[Tensor, " b"]
 
 
-def factor(A: Float[Tensor, "b n n"], names: Sequence[Hashable] | None = None) -> Factor:
-    """Factor each matrix; `names` are the tasks' ids, for the error message."""
+def factor(
+    A: Float[Tensor, "b n n"], names: Sequence[Hashable] | None = None, scale: Float[Tensor, " b"] | None = None
+) -> Factor:
+    """Factor each matrix. names: the tasks' ids, for the error message. scale: default the mean of each diagonal."""
     if A.shape[-1] == 0:
         return Factor(A, A.new_zeros(len(A)))
     finite = torch.isfinite(A).flatten(1).all(1)
@@ -35,14 +37,24 @@ def factor(A: Float[Tensor, "b n n"], names: Sequence[Hashable] | None = None) -
         failed = torch.nonzero(info)[:, 0]
         if len(failed) == 0:
             break
-        B = A[failed]
-        diagonal = B.diagonal(dim1=-2, dim2=-1).mean(-1)
+        unit = (A.diagonal(dim1=-2, dim2=-1).mean(-1) if scale is None else scale)[failed]
         eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        L[failed], info[failed] = torch.linalg.cholesky_ex(B + (step * diagonal)[:, None, None] * eye)
+        L[failed], info[failed] = torch.linalg.cholesky_ex(A[failed] + (step * unit)[:, None, None] * eye)
         jitter[failed] = step
     if bool(info.any()):
         raise NumericalError(_not_definite(_named(names, info == 0), int((info != 0).sum())))
     return Factor(L, jitter)
+
+
+def padded_identity(A: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b n n"]:
+    """A with padded points independent of all others, with variance 1: they change no determinant and no solve."""
+    both = mask[:, :, None] & mask[:, None, :]
+    return torch.where(both, A, torch.diag_embed((~mask).to(A)))
+
+
+def mean_over(values: Float[Tensor, "b n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, " b"]:
+    """The mean of each row over the points that are no padding."""
+    return torch.where(mask, values, 0.0).sum(-1) / mask.sum(-1).clamp(min=1)
 
 
 def _named(names: Sequence[Hashable] | None, good: Tensor) -> str:
@@ -62,6 +74,6 @@ def _not_finite(first: str, count: int) -> str:
 def _not_definite(first: str, count: int) -> str:
     return (
         f"the covariance of {first} ({count} in all) is not positive definite, even with jitter of {JITTER[-1]} "
-        "times its diagonal. Likely causes: (a) repeated inputs with different targets and no noise: give noise a "
-        "variance above 0; (b) a kernel that is not positive definite; (c) a float32 covariance: use float64."
+        "times its scale. Likely causes: (a) repeated inputs with different targets and no noise: give noise a "
+        "variance above 0; (b) a kernel that is not positive definite."
     )

@@ -46,7 +46,7 @@ class GaussianMarginals(ABC):
         """The values below which each point lies with these probabilities."""
         wanted = torch.as_tensor(probabilities, dtype=torch.float64)
         if wanted.ndim != 1 or not bool(((wanted > 0) & (wanted < 1)).all()):
-            raise OptionError(f"probabilities {list(probabilities)} must lie between 0 and 1.")
+            raise OptionError(f"probabilities {probabilities}: give a list of numbers between 0 and 1.")
         deviations: Tensor = torch.special.ndtri(wanted)
         return self.mean + deviations[:, None, None] * self.sd
 
@@ -67,4 +67,6 @@ class GaussianMarginals(ABC):
                 f"y has shape {tuple(values.shape)}, but the posterior has {tuple(self.mean.shape)}; "
                 "give one value per point and output."
             )
+        if not bool(torch.isfinite(values).all()):
+            raise DataError("NaN or infinity in y: a density is of finite values.")
         return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,16 +13,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference.evidence import (
-    LOG_2PI,
-    Evidence,
-    at_inputs,
-    check_outputs,
-    covariance_matrix,
-)
-from metaprior.inference.factor import factor
+from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix
+from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
+from metaprior.seeds import generator_of
 from metaprior.tasks import Padded, Tasks
 from metaprior.tasks.batches import buckets, pad, padded
 
@@ -81,7 +76,7 @@ class Conditional:
 
 def condition(prior: Prior, context: Tasks) -> Conditional:
     """Condition a prior on each task's context; a task without points keeps the prior."""
-    check_outputs(prior, context)
+    check_fits(prior, context)
     return Conditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
 
 
@@ -97,7 +92,8 @@ class ContextBatch:
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
         self.z = at_inputs(prior, batch)
         names = [context.ids[i] for i in self.tasks.tolist()]
-        self.L, self.jitter = factor(covariance_matrix(prior, self.z, self.mask), names)
+        A = covariance_matrix(prior, self.z, self.mask)
+        self.L, self.jitter = factor(A, names, mean_over(A.diagonal(dim1=-2, dim2=-1), self.mask))
         residual = torch.where(self.mask[..., None], batch.y - self.z.mean, 0.0)
         self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)
 
@@ -156,6 +152,7 @@ class Posterior(GaussianMarginals):
     function_variance: Float[Tensor, " N"]
     noise: Float[Tensor, " N"]
     of_function: bool = False
+    needed: list[float] = field(default_factory=list)  # jitter of joint densities and samples so far
 
     @property
     def function(self) -> Posterior:
@@ -174,15 +171,15 @@ class Posterior(GaussianMarginals):
 
     @property
     def jitter(self) -> float:
-        """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
-        return self.conditional.jitter
+        """The largest jitter a factorisation needed so far, relative to the prior variance: 0 if none failed."""
+        return max([self.conditional.jitter, *self.needed])
 
-    def covariances(self) -> list[Float[Tensor, "n n"]]:
-        """Each task's full covariance at its points, the same for all outputs."""
+    def covariances(self) -> list[Float[Tensor, "p n n"]]:
+        """Each task's full covariance at its points, for each output (they share it)."""
         found: dict[int, Tensor] = {}
-        for batch, _, C in self._covariances():
+        for batch, _, C, _ in self._covariances():
             for i, size, matrix in zip(batch.tasks.tolist(), batch.mask.sum(1).tolist(), C, strict=True):
-                found[i] = matrix[:size, :size].cpu()
+                found[i] = matrix[:size, :size].cpu().expand(self.mean.shape[1], size, size)
         return [found[i] for i in range(len(self.points))]
 
     @torch.no_grad()
@@ -190,8 +187,8 @@ class Posterior(GaussianMarginals):
         """Log density of all of a task's values together, for each task."""
         residual = self.as_targets(y) - self.mean
         joint = torch.zeros(len(self.points), dtype=torch.float64)
-        for batch, rows, C in self._covariances():
-            L, r = self._factor(batch, C), self._spread(residual, batch, rows)
+        for batch, rows, C, scale in self._covariances():
+            L, r = self._factor(batch, C, scale), self._spread(residual, batch, rows)
             half = torch.linalg.solve_triangular(L, r, upper=False)
             logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             p, sizes = self.mean.shape[1], batch.mask.sum(1).to(half)
@@ -203,25 +200,27 @@ class Posterior(GaussianMarginals):
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together; the same seed gives the same draws however tasks are batched."""
         N, p = self.mean.shape
-        generator = torch.Generator().manual_seed(seed)
-        normal = torch.randn(N, count * p, generator=generator, dtype=torch.float64)
+        normal = torch.randn(N, count * p, generator=generator_of(seed), dtype=torch.float64)
         drawn = torch.empty_like(normal)
-        for batch, rows, C in self._covariances():
-            L, white = self._factor(batch, C), self._spread(normal, batch, rows)
+        for batch, rows, C, scale in self._covariances():
+            L, white = self._factor(batch, C, scale), self._spread(normal, batch, rows)
             drawn[rows] = (L @ white)[batch.mask].cpu()
         return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
 
-    def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"]]]:
+    def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"], Float[Tensor, " b"]]]:
+        """Padded points, their rows, their covariance, and the prior variance: the scale of its rounding errors."""
         for part, batch, rows in self.conditional.each(self.points):
             with torch.no_grad():
                 z = at_inputs(part.prior, batch)
                 C = part.covariance(z)
-                yield batch, rows, C if self.of_function else C + torch.diag_embed(z.noise)
+                C = C if self.of_function else C + torch.diag_embed(z.noise)
+                yield batch, rows, C, mean_over(part.prior.variance(z), batch.mask)
 
-    def _factor(self, batch: Padded, C: Float[Tensor, "b k k"]) -> Float[Tensor, "b k k"]:
-        both = batch.mask[:, :, None] & batch.mask[:, None, :]
+    def _factor(self, batch: Padded, C: Float[Tensor, "b k k"], scale: Tensor) -> Float[Tensor, "b k k"]:
         names = [self.points.ids[i] for i in batch.tasks.tolist()]
-        return factor(torch.where(both, C, torch.diag_embed((~batch.mask).to(C))), names).L
+        L, jitter = factor(padded_identity(C, batch.mask), names, scale)
+        self.needed.append(float(jitter.max()))
+        return L
 
     @staticmethod
     def _spread(values: Float[Tensor, "N q"], batch: Padded, rows: Tensor) -> Float[Tensor, "b k q"]:

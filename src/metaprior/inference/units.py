@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,15 @@ class UserPosterior(GaussianMarginals):
     def jitter(self) -> float:
         """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
         return self.scaled.jitter
+
+    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
+        """The values below which each point lies with these probabilities."""
+        return self.scaler.unscale_mean(self.scaled.quantiles(probabilities))
+
+    def log_density(self, y: Any) -> Float[Tensor, "N p"]:
+        """Log density of each value on its own."""
+        values = self.scaler.scale_y(self.as_targets(y))
+        return self.scaler.unscale_log_density(self.scaled.log_density(values))
 
     def covariances(self) -> list[Float[Tensor, "p n n"]]:
         """Each task's full covariance at its points, for each output."""

@@ -1,9 +1,20 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
 from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train
-from metaprior.learning.objective import Objective
+from metaprior.learning.objective import WEIGHTINGS, HeldOut, Weighting, evidence_loss
 from metaprior.learning.updates import RATES
 
 OPTIMIZERS = tuple(RATES)
 
-__all__ = ["OPTIMIZERS", "Check", "Objective", "OptimizerName", "Training", "meta_train"]
+__all__ = [
+    "OPTIMIZERS",
+    "RATES",
+    "WEIGHTINGS",
+    "Check",
+    "HeldOut",
+    "OptimizerName",
+    "Training",
+    "Weighting",
+    "evidence_loss",
+    "meta_train",
+]

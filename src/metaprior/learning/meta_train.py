@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
-from metaprior.learning.objective import Objective
+from metaprior.learning.objective import HeldOut, Weighting, evidence_loss
 from metaprior.learning.updates import RATES, Updates, make_updates
 from metaprior.priors import Prior
 from metaprior.progress import progress_bar
@@ -17,7 +17,7 @@ from metaprior.tasks import Tasks
 
 OptimizerName = Literal["algorithm1", "adam", "lbfgs"]
 
-EPOCHS = {"algorithm1": 100, "adam": 2000, "lbfgs": 1000}
+EPOCHS = {"algorithm1": 100, "adam": 2000, "lbfgs": 3000}
 """Each optimizer with the most epochs it takes by default."""
 
 
@@ -63,14 +63,15 @@ def meta_train(
     check_every: int | None = None,
     patience: int = 5,
     tolerance: float = 1e-6,
-    per_point: bool = False,
+    weighting: Weighting = "task",
     progress: bool | str = True,
 ) -> Training:
     """Learn the prior's parameters ψ in place, by the summed evidence of the meta-tasks.
 
     optimizer: "algorithm1" (the paper's SGD, one update per meta-task), "adam" (all tasks at once, or random batches
     of `batch_size`), or "lbfgs" (all tasks at once). held_out: a fraction of the tasks, other tasks, or None to judge
-    by the training tasks themselves. per_point: weight tasks by 1 / size instead of the paper's plain sum.
+    by the training tasks themselves. weighting: "task" is the paper's plain sum; "point" divides each task's loss by
+    its size first, so that long tasks do not outweigh short ones.
 
     Convergence: every `check_every` epochs the evidence per value of the held-out tasks is taken; learning stops when
     it has not risen by more than `tolerance` in `patience` checks, and the parameters of the best check are kept.
@@ -84,10 +85,11 @@ def meta_train(
     if rate <= 0 or every < 1 or most < 1 or patience < 1:
         raise OptionError("learning_rate, check_every, max_epochs and patience must be above 0.")
     training, judge = _hold_out(tasks, held_out, seed)
-    judged = Objective(prior, judge)
+    judged = HeldOut(prior, judge, weighting)
     if not prior.learned_parameters():
         return _nothing_to_learn(judged)
-    updates = make_updates(optimizer, prior, training, rate=rate, batch_size=batch_size, per_point=per_point, seed=seed)
+    loss = evidence_loss(prior, weighting)
+    updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
     label = progress if isinstance(progress, str) else "meta-learning"
     held_out_ids = judge.ids if judge is not training else ()
     with progress_bar(label, math.ceil(most / every), show=bool(progress)) as advance:
@@ -103,12 +105,12 @@ def meta_train(
 class _Run:
     """The state of one training: where it is, what was best, whether it is over."""
 
-    def __init__(self, prior: Prior, updates: Updates, judged: Objective, patience: int, tolerance: float) -> None:
+    def __init__(self, prior: Prior, updates: Updates, judged: HeldOut, patience: int, tolerance: float) -> None:
         self.prior, self.updates, self.judged = prior, updates, judged
         self.patience, self.tolerance = patience, tolerance
         self.start, self.epoch = time.perf_counter(), 0
         self.stopped: str | None = None
-        self.best = Check(0, math.nan, judged.evidence_per_point(), 0.0)
+        self.best = Check(0, math.nan, judged.evidence(), 0.0)
         self.checks = [self.best]
         self.parameters = copy.deepcopy(prior.state_dict())
         self.reference, self.without_rise = self.best.held_out_evidence, 0
@@ -119,7 +121,9 @@ class _Run:
         self.epoch += epochs
         self._check(loss)
         if not math.isfinite(loss):
-            self.stopped = "stuck: no update was finite"
+            if self.best.epoch == 0:
+                raise NumericalError(f"nothing could be learned: no update was finite. {self.updates.trouble}")
+            self.stopped = f"stuck: no update was finite any more. {self.updates.trouble}"
         elif self.without_rise >= self.patience:
             self.stopped = f"converged: no rise above {self.tolerance} in {self.patience} checks"
         elif self.epoch >= most:
@@ -127,7 +131,7 @@ class _Run:
 
     def _check(self, loss: float) -> None:
         try:
-            held_out = self.judged.evidence_per_point()
+            held_out = self.judged.evidence()
         except NumericalError:
             held_out = -math.inf
         check = Check(self.epoch, loss, held_out, time.perf_counter() - self.start)
@@ -153,6 +157,6 @@ def _hold_out(tasks: Tasks, held_out: float | Tasks | None, seed: int) -> tuple[
     return training, judge
 
 
-def _nothing_to_learn(judged: Objective) -> Training:
-    check = Check(0, math.nan, judged.evidence_per_point(), 0.0)
+def _nothing_to_learn(judged: HeldOut) -> Training:
+    check = Check(0, math.nan, judged.evidence(), 0.0)
     return Training((check,), check, "the prior has no parameters to learn", 0, ())

@@ -1,34 +1,50 @@
-"""The loss of meta-learning: the summed negative evidence of the meta-tasks."""
+"""The objective of meta-learning: the summed negative evidence of the meta-tasks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from metaprior.errors import DataError, UnknownNameError
 from metaprior.inference import summed_evidence
-from metaprior.inference.evidence import check_outputs
+from metaprior.inference.evidence import check_fits
 from metaprior.priors import Prior
 from metaprior.tasks import Batch, Tasks, batches
 
+Weighting = Literal["task", "point"]
 
-class Objective:
-    """`L(M; ψ) = Σᵢ L(Dᵢ; ψ)` for a fixed set of tasks, laid out in batches once.
+WEIGHTINGS: tuple[Weighting, ...] = ("task", "point")
 
-    Weighting by task is the paper's sum. With `per_point`, each task's loss is divided by its number of points, so
-    that long tasks do not outweigh short ones.
-    """
+Loss = Callable[[Sequence[Batch], Sequence[Hashable]], Tensor]
+"""The summed loss of some tasks, laid out in batches, with the ids of all of them; what the updates minimise."""
 
-    def __init__(self, prior: Prior, tasks: Tasks, *, per_point: bool = False) -> None:
-        check_outputs(prior, tasks)
-        self.prior, self.tasks, self.per_point = prior, tasks, per_point
-        self.batches: list[Batch] = batches(tasks, prior.device)
 
-    def __call__(self) -> Tensor:
-        """The loss at the prior's current parameters, differentiable."""
-        return -summed_evidence(self.prior, self.batches, self.tasks.ids, per_point=self.per_point).total
+def evidence_loss(prior: Prior, weighting: Weighting) -> Loss:
+    """`L(M; ψ) = Σᵢ L(Dᵢ; ψ)`, the paper's sum; weighted by point, each task's loss is divided by its size first."""
+    if weighting not in WEIGHTINGS:
+        raise UnknownNameError("weighting", weighting, WEIGHTINGS)
+
+    def loss(laid_out: Sequence[Batch], ids: Sequence[Hashable]) -> Tensor:
+        return -summed_evidence(prior, laid_out, ids, per_point=weighting == "point").total
+
+    return loss
+
+
+class HeldOut:
+    """The tasks that learning is judged by, laid out once."""
+
+    def __init__(self, prior: Prior, tasks: Tasks, weighting: Weighting = "task") -> None:
+        check_fits(prior, tasks)
+        if bool((tasks.sizes == 0).any()):
+            raise DataError("every held-out task needs at least one point.")
+        self.tasks, self.loss = tasks, evidence_loss(prior, weighting)
+        self.batches = batches(tasks, prior.device)
+        self.values = tasks.y.numel() if weighting == "task" else len(tasks) * tasks.p
 
     @torch.no_grad()
-    def evidence_per_point(self) -> float:
-        """The evidence of all tasks divided by their number of target values: comparable between sets."""
-        total = summed_evidence(self.prior, self.batches, self.tasks.ids).total
-        return float(total) / self.tasks.y.numel()
+    def evidence(self) -> float:
+        """Evidence per target value, so that sets of tasks compare; by point, it is averaged within tasks first."""
+        return -float(self.loss(self.batches, self.tasks.ids)) / self.values

@@ -1,22 +1,24 @@
 """Three ways to the same optimum: the paper's Algorithm 1, Adam, and L-BFGS.
 
 Each is an object whose `run` goes over the meta-tasks some number of times, updates the prior and returns the loss
-per task. None ever keeps a step to where loss or gradient is not finite; `skipped` counts those.
+per task. None ever keeps a step to where loss or gradient is not finite; `skipped` counts those, and `trouble` says
+what the last one was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from metaprior.errors import NumericalError, OptionError
-from metaprior.inference import summed_evidence
-from metaprior.learning.objective import Objective
+from metaprior.learning.objective import Loss
 from metaprior.priors import Prior
+from metaprior.seeds import generator_of
 from metaprior.tasks import Batch, Tasks, batches
 from metaprior.tasks.batches import pad
 
@@ -25,30 +27,55 @@ class Updates(Protocol):
     """One way of minimising the objective."""
 
     skipped: int
+    trouble: str
 
     def run(self, epochs: int) -> float:
-        """Some passes over the meta-tasks; the loss per task in the last of them."""
+        """Some passes over the meta-tasks; the loss per task in the last of them, NaN if none was finite."""
 
 
-class _Stochastic:
+class _Guarded:
+    """What all three share: a loss with its gradient, or nothing where either is not finite."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer, self.skipped, self.trouble = optimizer, 0, ""
+
+    def evaluate(self, loss: Callable[[], Tensor]) -> float | None:
+        """The loss with its gradient in place, or None where either is not finite or cannot be computed."""
+        self.optimizer.zero_grad()
+        try:
+            value = loss()
+            value.backward()  # type: ignore[no-untyped-call]
+        except NumericalError as error:
+            self.trouble = str(error)
+            return None
+        finite = [p.grad.sum().isfinite() for p in self.parameters() if p.grad is not None]
+        if bool(torch.stack([value.detach().isfinite(), *finite]).all()):
+            return float(value.detach())
+        self.trouble = "the loss or its gradient is not finite."
+        return None
+
+    def parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def snapshot(self) -> list[Tensor]:
+        return [parameter.detach().clone() for parameter in self.parameters()]
+
+    @torch.no_grad()
+    def restore(self, values: Sequence[Tensor]) -> None:
+        for parameter, value in zip(self.parameters(), values, strict=True):
+            parameter.copy_(value)
+
+
+class _Stochastic(_Guarded):
     """Passes over the tasks in random order, one update per batch of them."""
 
-    def __init__(
-        self,
-        prior: Prior,
-        tasks: Tasks,
-        optimizer: torch.optim.Optimizer,
-        *,
-        per_point: bool,
-        seed: int,
-    ) -> None:
-        self.prior, self.tasks, self.per_point = prior, tasks, per_point
-        self.optimizer, self.generator = optimizer, torch.Generator().manual_seed(seed)
-        self.skipped = 0
+    def __init__(self, optimizer: torch.optim.Optimizer, tasks: Tasks, seed: int) -> None:
+        super().__init__(optimizer)
+        self.tasks, self.generator = tasks, generator_of(seed)
         self.last_good: list[Tensor] | None = None
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
-        """The loss to step on, and how many tasks it is of, for each batch of one pass."""
+        """The loss per task to step on, and how many tasks it is of, for each batch of one pass."""
         raise NotImplementedError
 
     def run(self, epochs: int) -> float:
@@ -63,34 +90,28 @@ class _Stochastic:
         return last
 
     def _update(self, loss: Callable[[], Tensor]) -> float | None:
-        """One step. Where the step before led to no finite loss it is undone and the rate halved."""
-        value = _guarded_loss(loss, self.optimizer)
+        value = self.evaluate(loss)
         if value is None:
             self.skipped += 1
             value = self._retry(loss)
         if value is not None:
-            self.last_good = [parameter.detach().clone() for parameter in self._parameters()]
+            self.last_good = self.snapshot()
             self.optimizer.step()
         return value
 
-    @torch.no_grad()
-    def _undo(self) -> None:
-        assert self.last_good is not None
-        for parameter, good in zip(self._parameters(), self.last_good, strict=True):
-            parameter.copy_(good)
-
     def _retry(self, loss: Callable[[], Tensor]) -> float | None:
+        """Undo the last step. If the loss is finite there, that step was too long; if not, these tasks are at fault."""
         if self.last_good is None:
             return None
-        self._undo()
-        value = _guarded_loss(loss, self.optimizer)
-        if value is not None:  # it was the step, not these tasks
+        here = self.snapshot()
+        self.restore(self.last_good)
+        value = self.evaluate(loss)
+        if value is None:
+            self.restore(here)
+        else:
             for group in self.optimizer.param_groups:
                 group["lr"] /= 2
         return value
-
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
     def _shuffled(self) -> Tensor:
         return torch.randperm(len(self.tasks), generator=self.generator)
@@ -99,100 +120,70 @@ class _Stochastic:
 class Algorithm1(_Stochastic):
     """Algorithm 1 of the paper: `ψ ← ψ − η ∇L(Dᵢ; ψ)` for every meta-task in turn."""
 
-    def __init__(self, prior: Prior, tasks: Tasks, *, rate: float, per_point: bool, seed: int) -> None:
-        optimizer = torch.optim.SGD(prior.learned_parameters(), lr=rate)
-        super().__init__(prior, tasks, optimizer, per_point=per_point, seed=seed)
+    def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, seed: int) -> None:
+        super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate), tasks, seed)
+        self.loss = loss
         self.single = [pad(tasks, torch.tensor([i])).to(prior.device) for i in range(len(tasks))]
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
         for i in self._shuffled().tolist():
-            yield lambda one=self.single[i]: self._loss([one]), 1  # type: ignore[misc]
-
-    def _loss(self, laid_out: list[Batch]) -> Tensor:
-        return -summed_evidence(self.prior, laid_out, self.tasks.ids, per_point=self.per_point).total
+            yield partial(self.loss, [self.single[i]], self.tasks.ids), 1
 
 
 class Adam(_Stochastic):
     """Adam on the loss per task of random batches of tasks, or of all tasks at once."""
 
     def __init__(
-        self,
-        prior: Prior,
-        tasks: Tasks,
-        *,
-        rate: float,
-        batch_size: int | None,
-        per_point: bool,
-        seed: int,
+        self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
     ) -> None:
-        optimizer = torch.optim.Adam(prior.learned_parameters(), lr=rate)
-        super().__init__(prior, tasks, optimizer, per_point=per_point, seed=seed)
-        self.batch_size = batch_size
-        self.all = Objective(prior, tasks, per_point=per_point)
+        super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate), tasks, seed)
+        self.loss, self.device, self.batch_size = loss, prior.device, batch_size
+        self.all = batches(tasks, prior.device) if batch_size is None else []
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
         if self.batch_size is None:
-            yield lambda: self.all() / len(self.tasks), len(self.tasks)
+            yield partial(self._per_task, self.all, self.tasks), len(self.tasks)
             return
         for chosen in self._shuffled().split(self.batch_size):
             part = self.tasks.select(chosen)
-            laid_out = batches(part, self.prior.device)
-            yield lambda part=part, laid_out=laid_out: self._loss(part, laid_out), len(part)  # type: ignore[misc]
+            yield partial(self._per_task, batches(part, self.device), part), len(part)
 
-    def _loss(self, part: Tasks, laid_out: list[Batch]) -> Tensor:
-        total = summed_evidence(self.prior, laid_out, part.ids, per_point=self.per_point).total
-        return -total / len(part)
+    def _per_task(self, laid_out: Sequence[Batch], part: Tasks) -> Tensor:
+        return self.loss(laid_out, part.ids) / len(part)
 
 
-class LBFGS:
+class LBFGS(_Guarded):
     """L-BFGS with a strong-Wolfe line search on the loss per task of all tasks; one iteration is one epoch."""
 
-    def __init__(self, prior: Prior, tasks: Tasks, *, rate: float, per_point: bool) -> None:
-        self.objective, self.count = Objective(prior, tasks, per_point=per_point), len(tasks)
-        self.optimizer = torch.optim.LBFGS(
-            prior.learned_parameters(),
-            lr=rate,
-            history_size=20,
-            tolerance_grad=1e-9,
-            tolerance_change=1e-12,
-            line_search_fn="strong_wolfe",
+    def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float) -> None:
+        super().__init__(
+            torch.optim.LBFGS(
+                prior.learned_parameters(),
+                lr=rate,
+                history_size=20,
+                tolerance_grad=1e-9,
+                tolerance_change=1e-12,
+                line_search_fn="strong_wolfe",
+            )
         )
-        self.skipped = 0
-        self.last = math.inf
+        self.loss, self.tasks, self.batches = loss, tasks, batches(tasks, prior.device)
+        self.known = math.nan
 
     def run(self, epochs: int) -> float:
-        best = math.inf
         self.optimizer.param_groups[0].update(max_iter=epochs, max_eval=25 * epochs)
+        self.optimizer.step(self._closure)  # type: ignore[arg-type]
+        return self.known
 
-        def closure() -> float:
-            nonlocal best
-            value = _guarded_loss(lambda: self.objective() / self.count, self.optimizer)
-            if value is None:  # a wall that the line search backs away from
-                self.skipped += 1
-                for group in self.optimizer.param_groups:
-                    for parameter in group["params"]:
-                        parameter.grad = torch.zeros_like(parameter)
-                known = best if math.isfinite(best) else self.last
-                return 1e6 * (1 + abs(known)) if math.isfinite(known) else 1e12
-            best = min(best, value)
+    def _closure(self) -> float:
+        value = self.evaluate(lambda: self.loss(self.batches, self.tasks.ids) / len(self.tasks))
+        if value is not None:
+            self.known = value if math.isnan(self.known) else min(value, self.known)
             return value
-
-        self.optimizer.step(closure)  # type: ignore[arg-type]
-        self.last = best
-        return best
-
-
-def _guarded_loss(loss: Callable[[], Tensor], optimizer: torch.optim.Optimizer) -> float | None:
-    """The loss with its gradient in place, or None where either is not finite or cannot be computed."""
-    optimizer.zero_grad()
-    try:
-        value = loss()
-        value.backward()  # type: ignore[no-untyped-call]
-    except NumericalError:
-        return None
-    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    finite = torch.isfinite(value.detach()) & torch.stack([g.sum().isfinite() for g in gradients]).all()
-    return float(value.detach()) if bool(finite) else None
+        self.skipped += 1
+        for parameter in self.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        # a wall, high but finite, that the line search backs away from
+        return 1e12 if math.isnan(self.known) else 1e6 * (1 + abs(self.known))
 
 
 RATES = {"algorithm1": 1e-3, "adam": 1e-2, "lbfgs": 1.0}
@@ -200,20 +191,13 @@ RATES = {"algorithm1": 1e-3, "adam": 1e-2, "lbfgs": 1.0}
 
 
 def make_updates(
-    optimizer: str,
-    prior: Prior,
-    tasks: Tasks,
-    *,
-    rate: float,
-    batch_size: int | None,
-    per_point: bool,
-    seed: int,
+    optimizer: str, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
 ) -> Updates:
     """The updates by name."""
     if batch_size is not None and (optimizer != "adam" or batch_size < 1):
         raise OptionError("a batch_size of 1 or more goes with optimizer='adam' only.")
     if optimizer == "algorithm1":
-        return Algorithm1(prior, tasks, rate=rate, per_point=per_point, seed=seed)
+        return Algorithm1(prior, tasks, loss, rate=rate, seed=seed)
     if optimizer == "adam":
-        return Adam(prior, tasks, rate=rate, batch_size=batch_size, per_point=per_point, seed=seed)
-    return LBFGS(prior, tasks, rate=rate, per_point=per_point)
+        return Adam(prior, tasks, loss, rate=rate, batch_size=batch_size, seed=seed)
+    return LBFGS(prior, tasks, loss, rate=rate)

@@ -35,13 +35,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.network = Network(
-            inputs,
-            features,
-            hidden=hidden,
-            activation=activation,
-            seed=seed,
-            dtype=dtype,
-            like=like,
+            inputs, features, hidden=hidden, activation=activation, seed=seed, dtype=dtype, like=like
         )
         self.base_kernel = base if base is not None else ScaleKernel(RBFKernel()).double()
 

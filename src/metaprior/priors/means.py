@@ -40,7 +40,7 @@ class DeepMean(Mean):  # type: ignore[misc]
 
 
 class FixedMean(Mean):  # type: ignore[misc]
-    """A known function of x as mean: nothing to learn."""
+    """A given function of x as mean. A plain function has nothing to learn; a module's parameters may be learned."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metaprior.errors import OptionError, UnknownNameError
+from metaprior.seeds import generator_of
 
 ACTIVATIONS: dict[str, tuple[type[nn.Module], float]] = {
     "sigmoid": (nn.Sigmoid, 4.0),
@@ -46,7 +47,7 @@ class Network(nn.Module):
             raise OptionError(f"layers of {inputs}, {list(hidden)} and {outputs} units: each needs one or more.")
         make, gain = ACTIVATIONS[activation]
         widths = [inputs, *hidden, outputs]
-        generator = torch.Generator().manual_seed(seed)
+        generator = generator_of(seed)
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2

@@ -18,9 +18,12 @@ class LearnedNoise(nn.Module):
         super().__init__()
         if not 0 < floor < math.inf:
             raise OptionError(f"noise floor {floor}: learned noise needs a floor above 0.")
+        if not 0 < initial < math.inf:
+            raise OptionError(f"initial noise {initial}: give a variance above 0.")
         self.floor = floor
         above = max(initial - floor, 0.01 * floor)
-        self.raw = nn.Parameter(torch.tensor(above, dtype=torch.float64).expm1().log())
+        # the inverse of softplus, in a form that does not overflow
+        self.raw = nn.Parameter(torch.tensor(above + math.log(-math.expm1(-above)), dtype=torch.float64))
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
         return (self.floor + nn.functional.softplus(self.raw)).expand(x.shape[:-1])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from metaprior.errors import UnknownNameError
 from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix, make_kernel
 from metaprior.priors.means import FixedMean, make_mean, mean_values
+from metaprior.priors.networks import Network
 from metaprior.priors.noise import FixedNoise, LearnedNoise
 
 PARTS = ("mean", "kernel", "noise")
@@ -52,12 +53,7 @@ class Prior(nn.Module):
     """
 
     def __init__(
-        self,
-        mean: Mean | Callable[[Tensor], Tensor],
-        kernel: Kernel,
-        noise: nn.Module | float,
-        *,
-        learn: Iterable[str],
+        self, mean: Mean | Callable[[Tensor], Tensor], kernel: Kernel, noise: nn.Module | float, *, learn: Iterable[str]
     ) -> None:
         super().__init__()
         self.mean = mean if isinstance(mean, nn.Module) else FixedMean(mean)
@@ -68,7 +64,7 @@ class Prior(nn.Module):
             if part not in PARTS:
                 raise UnknownNameError("part of a prior", part, PARTS)
         for part in PARTS:
-            getattr(self, part).requires_grad_(part in self.learn)
+            _in_float64(getattr(self, part)).requires_grad_(part in self.learn)
 
     def at(self, x: Float[Tensor, "*n d"]) -> AtPoints:
         """Everything that is computed point by point: networks run here and nowhere else."""
@@ -96,6 +92,15 @@ class Prior(nn.Module):
     def device(self) -> torch.device:
         tensors = (*self.parameters(), *self.buffers())
         return tensors[0].device if tensors else torch.device("cpu")
+
+
+def _in_float64(part: nn.Module) -> nn.Module:
+    """Parameters in float64, as the covariance algebra is; networks keep the precision they were made with."""
+    networks = {id(p) for module in part.modules() if isinstance(module, Network) for p in module.parameters()}
+    for values in (*part.parameters(), *part.buffers()):
+        if id(values) not in networks and values.is_floating_point():
+            values.data = values.data.double()
+    return part
 
 
 def make_prior(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from metaprior.output import write_whole
 
 Curves = dict[str, np.ndarray[Any, Any]]
 
@@ -53,15 +56,7 @@ def step_reconstructions(curves: Curves) -> Figure:
 
 def _reconstruction(axes: Axes, curves: Curves, method: str, n: str) -> None:
     x, mean, sd = curves["x"], curves[f"{method} {n} mean"], curves[f"{method} {n} sd"]
-    axes.fill_between(
-        x,
-        mean - 2 * sd,
-        mean + 2 * sd,
-        color=BLUE,
-        alpha=0.18,
-        lw=0,
-        label="±2 standard deviations",
-    )
+    axes.fill_between(x, mean - 2 * sd, mean + 2 * sd, color=BLUE, alpha=0.18, lw=0, label="±2 standard deviations")
     axes.plot(x, np.where(x >= 0, 1.0, 0.0), color=GREY, lw=1.2, label="step")
     axes.plot(x, mean, color=BLUE, lw=1.6, label="posterior mean")
     context = curves[f"{n} context x"], curves[f"{n} context y"]
@@ -85,7 +80,7 @@ def draw_figures(experiment: str, curves: Curves, folder: Path) -> list[Path]:
         figure = draw(curves)
         for suffix in ("png", "svg"):
             path = folder / f"{name}.{suffix}"
-            figure.savefig(path, dpi=150)
+            write_whole(path, partial(figure.savefig, format=suffix, dpi=150))
             written.append(path)
     return written
 

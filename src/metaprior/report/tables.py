@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from rich.table import Table
@@ -32,10 +32,12 @@ def terminal_tables(rows: list[Row]) -> Iterable[Table]:
             yield table
 
 
-def markdown_tables(rows: list[Row]) -> str:
-    """Every metric as a Markdown table."""
+def markdown_tables(rows: list[Row], metrics: Collection[str] = ()) -> str:
+    """Every metric, or these, as Markdown tables."""
     blocks = []
     for metric in _metrics(rows):
+        if metrics and metric not in metrics:
+            continue
         header, *body = _grid(rows, metric)
         align = ["---", *["---:"] * (len(header) - 1)]
         lines = [f"| {' | '.join(cells)} |" for cells in (header, align, *body)]
@@ -48,10 +50,11 @@ def _grid(rows: list[Row], metric: str) -> list[list[str]]:
     with_paper = _published(rows, metric)
     found = {(row["method"], row["setting"]): row for row in rows if row["metric"] == metric}
     methods, settings = _ordered(found, 0), _ordered(found, 1)
-    digits = _digits([row["mean"] for row in found.values()])
+    digits = _digits([row["mean"] for row in found.values() if row["mean"] is not None])
     header = ["method"]
     for setting in settings:
-        header += [f"ñ = {setting}", "paper"] if with_paper else [f"ñ = {setting}"]
+        name = f"ñ = {setting}" if setting.isdigit() else setting
+        header += [name, "paper"] if with_paper else [name]
     lines = [header]
     for method in methods:
         line = [method]
@@ -71,7 +74,7 @@ def _cell(mean: float | None, stderr: float | None, digits: int) -> str:
 
 
 def _digits(means: list[float]) -> int:
-    return 2 if max(map(abs, means)) >= 2 else 3
+    return 2 if max(map(abs, means), default=0.0) >= 2 else 3
 
 
 def _metrics(rows: list[Row]) -> list[str]:

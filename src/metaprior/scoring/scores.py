@@ -71,6 +71,8 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
     """
     if len(target.x) == 0:
         raise DataError("no point is left to score: the contexts hold them all.")
+    if posterior.points.ids != target.ids or not torch.equal(posterior.points.offsets, target.offsets):
+        raise DataError("the posterior is at other points than the target's: score the tasks that were predicted.")
     keep = target.sizes > 0
     values = {
         "mse": _per_task((posterior.mean - target.y).square(), target),

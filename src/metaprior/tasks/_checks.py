@@ -28,7 +28,10 @@ def as_matrix(values: object, what: str) -> Float[Tensor, "n k"]:
         if isinstance(values, Tensor):
             matrix = values.detach().to("cpu", torch.float64, copy=True)
         else:
-            matrix = torch.from_numpy(np.array(values, dtype=np.float64))
+            array = np.asarray(values)
+            if array.dtype.kind not in "fiub" and array.size:
+                raise TypeError(f"it holds {array.dtype}")
+            matrix = torch.from_numpy(np.ma.filled(np.ma.array(values, dtype=np.float64), np.nan))
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} is not an array of numbers: {error}.") from None
     if matrix.ndim == 1:
@@ -39,17 +42,18 @@ def as_matrix(values: object, what: str) -> Float[Tensor, "n k"]:
 
 
 def usable_rows(
-    values: Float[Tensor, "N k"],
+    x: Float[Tensor, "N d"],
+    y: Float[Tensor, "N p"],
     columns: Sequence[str],
     task_of_row: Sequence[object],
     rows: np.ndarray[Any, Any],
     missing: Missing,
 ) -> tuple[Bool[Tensor, " N"], tuple[str, ...]]:
     """Which rows are finite, and notes on the rest; with `missing="error"` the rest is an error."""
-    bad = ~torch.isfinite(values)
-    keep = ~bad.any(1)
+    keep = torch.isfinite(x).all(1) & torch.isfinite(y).all(1)
     if bool(keep.all()):
         return keep, ()
+    bad = ~torch.isfinite(torch.cat([x, y], 1))
     findings = []
     for k, column in enumerate(columns):
         where = torch.nonzero(bad[:, k])[:, 0].tolist()

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.errors import DataError
 from metaprior.tasks.tasks import Tasks
 
 
@@ -34,6 +35,9 @@ class Scaler:
 
     def scale(self, tasks: Tasks) -> Tasks:
         """The tasks in scaled units; points without targets (`p = 0`) stay without."""
+        for what, found, known in (("input", tasks.d, len(self.x_shift)), ("target", tasks.p, len(self.y_shift))):
+            if found != known and (what, found) != ("target", 0):
+                raise DataError(f"{found} {what} columns, but the prior was learned on {known}: give the same columns.")
         y = (tasks.y - self.y_shift) / self.y_scale if tasks.p else tasks.y
         return replace(tasks, x=(tasks.x - self.x_shift) / self.x_scale, y=y)
 
@@ -59,11 +63,13 @@ class Scaler:
         return -tasks.sizes * self.y_scale.log().sum()
 
 
-def _shift_and_scale(
-    values: Float[Tensor, "N k"],
-) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+def _shift_and_scale(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
     shift = values.mean(0)
-    deviation = (values - shift).square().mean(0).sqrt()
+    largest = (values - shift).abs().amax(0)
+    unit = torch.where(largest > 0, largest, 1.0)  # squares of very large or small values would overflow
+    deviation = unit * ((values - shift) / unit).square().mean(0).sqrt()
+    if not bool(torch.isfinite(deviation).all()):
+        raise DataError("values too large to be scaled (their differences overflow): use other units.")
     # A column that is constant up to rounding has no deviation to scale by: its own magnitude serves.
     constant = deviation <= 1e-12 * shift.abs()
     magnitude = torch.where(shift == 0, torch.ones_like(shift), shift.abs())

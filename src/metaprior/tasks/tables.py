@@ -17,105 +17,128 @@ from metaprior.tasks._checks import Missing, check_missing_option
 from metaprior.tasks.tasks import Columns, Tasks, assemble
 
 Names = str | Sequence[str]
+Array = np.ndarray[Any, Any]
 
 
 def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Missing) -> Tasks:
     """Tasks in the order in which they first appear; a task's rows need not stand together."""
     check_missing_option(missing)
-    try:
-        frame = nw.from_native(table, eager_only=True)
-    except TypeError:
-        raise DataError(
-            f"a table is a pandas, polars or Arrow one, not {type(table).__name__}; for arrays use Tasks.from_pairs."
-        ) from None
+    frame = _frame(table)
     columns = Columns(_names(task), _names(x), _names(y))
     _check_columns(frame, columns)
     owner, ids = _owners(frame, columns.task)
     order = np.argsort(owner, kind="stable")
-    values = [_numbers(frame, column)[order] for column in columns.x + columns.y]
-    matrix = torch.from_numpy(np.stack(values, axis=1))
+    matrix = torch.from_numpy(_numbers(frame, columns.x + columns.y)[order])
     d = len(columns.x)
-    return assemble(matrix[:, :d], matrix[:, d:], owner[order], ids, columns, order, missing)
+    return assemble(matrix[:, :d].clone(), matrix[:, d:].clone(), owner[order], ids, columns, order, missing)
+
+
+def _frame(table: Any) -> nw.DataFrame[Any]:
+    try:
+        return nw.from_native(table, eager_only=True)
+    except nw.exceptions.DuplicateError as error:
+        raise DataError(f"the table has columns of the same name; rename them. {error}") from None
+    except TypeError:
+        raise DataError(
+            f"a table is a pandas, polars or Arrow one, not {type(table).__name__}; for arrays use Tasks.from_pairs."
+        ) from None
 
 
 def _names(names: Names) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+    # a name need not be text: only lists and tuples are several
+    return tuple(names) if isinstance(names, (list, tuple)) else (names,)  # type: ignore[return-value]
 
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     for role, names in zip(("task", "x", "y"), columns, strict=True):
         if not names:
             raise DataError(f"no {role} column named.")
+    known = {str(name): name for name in frame.columns}
     wanted = columns.task + columns.x + columns.y
-    unknown = [name for name in wanted if name not in frame.columns]
+    unknown = [name for name in wanted if name not in known.values()]
     if unknown:
         said = []
         for name in unknown:
-            near = difflib.get_close_matches(name, frame.columns, n=1, cutoff=0.4)
-            said.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
-        raise DataError(f"the table has no column {', '.join(said)}. Its columns: {', '.join(frame.columns)}.")
-    twice = sorted({name for name in wanted if wanted.count(name) > 1})
+            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+            said.append(f"{name!r}" + (f" (did you mean {known[near[0]]!r}?)" if near else ""))
+        raise DataError(f"the table has no column {', '.join(said)}. Its columns: {', '.join(known)}.")
+    twice = [name for name in wanted if wanted.count(name) > 1]
     if twice:
         raise DataError(f"column {twice[0]!r} is named more than once among task, x and y.")
     if len(frame) == 0:
         raise DataError("the table has no rows.")
 
 
-def _owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[np.ndarray[Any, Any], list[Any]]:
+def _owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, list[Any]]:
     """Each row's task as a position, and the tasks' ids: the column's value, or a tuple of several."""
-    coded = [_codes(frame, name) for name in names]
-    codes, levels = coded[0]
+    owner, ids = _codes(frame, names[0])
     if len(names) == 1:
-        return codes, levels
-    for others, more in coded[1:]:
-        codes = codes * len(more) + others
-    codes, keys = _encode(pa.array(codes))
-    first = np.full(len(keys), len(codes))
-    np.minimum.at(first, codes, np.arange(len(codes)))
-    return codes, [tuple(level[code[i]] for code, level in coded) for i in first]
+        return owner, ids
+    keys = [(value,) for value in ids]
+    for name in names[1:]:
+        codes, values = _codes(frame, name)
+        owner, pairs = _encode(pa.array(owner * len(values) + codes))
+        keys = [(*keys[pair // len(values)], values[pair % len(values)]) for pair in pairs]
+    return owner, keys
 
 
-def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[np.ndarray[Any, Any], list[Any]]:
+def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
     array = _arrow(frame, name)
-    empty = pc.is_null(array, nan_is_null=True)
+    if array is None:
+        raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
+    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type))
     count = pc.sum(empty).as_py() or 0
     if count:
         row = pc.index(empty, True).as_py()
         raise DataError(
             f"task column {name!r} is empty in {count} rows (the first is row {row}): give each row its task."
         )
-    return _encode(array)
+    try:
+        return _encode(array)
+    except pa.ArrowException:
+        raise DataError(f"task column {name!r} holds {array.type}; use numbers or text to name tasks.") from None
 
 
-def _encode(array: Any) -> tuple[np.ndarray[Any, Any], list[Any]]:
-    coded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+def _encode(array: Any) -> tuple[Array, list[Any]]:
     if pa.types.is_dictionary(array.type):  # categories may be unused or out of order: encode what is there
-        coded = array.cast(array.type.value_type).dictionary_encode()
+        array = array.cast(array.type.value_type)
+    coded = array.dictionary_encode()
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary.to_pylist()
 
 
-def _numbers(frame: nw.DataFrame[Any], name: str) -> np.ndarray[Any, Any]:
-    array = _arrow(frame, name)
-    kind = array.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        numbers = array.cast(pa.float64()) if not pa.types.is_boolean(kind) else array.cast(pa.int8())
-        return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if pa.types.is_decimal(kind):
-        return np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    if pa.types.is_null(kind):
-        return np.full(len(array), np.nan)
-    raise DataError(f"column {name!r} must hold numbers, but {_what_it_holds(array)}.")
+def _numbers(frame: nw.DataFrame[Any], names: Sequence[str]) -> Array:
+    """The number columns side by side; everything that is no number is said at once."""
+    numbers = np.empty((len(frame), len(names)))
+    wrong = []
+    for k, name in enumerate(names):
+        array = _arrow(frame, name)
+        if array is not None and _is_numeric(array.type):
+            integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
+            numbers[:, k] = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        else:
+            wrong.append(f"column {name!r} must hold numbers, but {_what_it_holds(frame, name, array)}")
+    if wrong:
+        raise DataError("; ".join(wrong) + ".")
+    return numbers
 
 
-def _what_it_holds(array: Any) -> str:
-    texts = array.to_pylist()
-    if not all(text is None or isinstance(text, str) for text in texts):
-        return f"it holds {array.type}; convert it to numbers first"
-    bad = [(i, text) for i, text in enumerate(texts) if text is not None and not _is_number(text)]
-    if not bad:
+def _is_numeric(kind: Any) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
+    if array is not None and pa.types.is_dictionary(array.type):
+        return "it holds categories; give each a number, or make it a task column"
+    values = frame.get_column(name).to_list()
+    bad = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and not _is_number(value)]
+    if bad:
+        first = ", ".join(f"row {row}: {value!r}" for row, value in bad[:3])
+        return f"{len(bad)} of its {len(values)} values are text ({first}); put them right or leave those rows out"
+    if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"
-    first = ", ".join(f"row {i}: {text!r}" for i, text in bad[:3])
-    return f"{len(bad)} of its {len(texts)} values are text ({first}); put them right or leave those rows out"
+    kind = array.type if array is not None else frame.get_column(name).dtype
+    return f"it holds {kind}; convert it to numbers first"
 
 
 def _is_number(text: str) -> bool:
@@ -127,5 +150,9 @@ def _is_number(text: str) -> bool:
 
 
 def _arrow(frame: nw.DataFrame[Any], name: str) -> Any:
-    array = frame[name].to_arrow()
+    """The column as one Arrow array, or None where its values have no common type."""
+    try:
+        array = frame.get_column(name).to_arrow()
+    except (pa.ArrowException, TypeError):
+        return None
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
+from metaprior.seeds import generator_of
 from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, usable_rows
 
 
@@ -56,10 +57,7 @@ class Tasks:
 
     @staticmethod
     def from_pairs(
-        pairs: Iterable[tuple[Any, Any]],
-        ids: Sequence[Hashable] | None = None,
-        *,
-        missing: Missing = "error",
+        pairs: Iterable[tuple[Any, Any]], ids: Sequence[Hashable] | None = None, *, missing: Missing = "error"
     ) -> Tasks:
         """Tasks from `(x, y)` pairs of arrays or tensors: x `[n, d]` or `[n]`, y `[n, p]` or `[n]`."""
         check_missing_option(missing)
@@ -81,6 +79,12 @@ class Tasks:
         return Tasks.from_pairs(pairs, ids)
 
     @staticmethod
+    def empty(ids: Sequence[Hashable], d: int, p: int) -> Tasks:
+        """Tasks with no points yet: conditioning on them leaves the prior."""
+        one = Tasks.from_pairs([(torch.zeros(1, d), torch.zeros(1, p))] * len(ids), ids)
+        return one._keep_rows(torch.zeros(len(ids), dtype=torch.bool))
+
+    @staticmethod
     def from_table(
         table: Any,
         *,
@@ -90,9 +94,7 @@ class Tasks:
         missing: Missing = "error",
     ) -> Tasks:
         """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names."""
-        from metaprior.tasks.tables import (
-            tasks_from_table,
-        )  # the reader builds Tasks: imported late
+        from metaprior.tasks.tables import tasks_from_table  # the reader builds Tasks: imported late
 
         return tasks_from_table(table, task=task, x=x, y=y, missing=missing)
 
@@ -141,6 +143,8 @@ class Tasks:
             if chosen.shape != (len(self),):
                 raise DataError(f"{chosen.numel()} booleans for {len(self)} tasks; give one each.")
             chosen = torch.nonzero(chosen)[:, 0]
+        if chosen.is_floating_point() and chosen.numel():
+            raise DataError("select takes positions or booleans, not fractions.")
         chosen = chosen.to(torch.int64)
         if chosen.numel() and not (-len(self) <= int(chosen.min()) and int(chosen.max()) < len(self)):
             raise DataError(f"positions must lie in 0 … {len(self) - 1}.")
@@ -159,7 +163,7 @@ class Tasks:
         if len(self) < 2:
             raise DataError(f"{len(self)} task cannot be split in two; give more tasks.")
         count = min(max(round(fraction * len(self)), 1), len(self) - 1)
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        order = torch.randperm(len(self), generator=generator_of(seed))
         return self.select(order[:count].sort().values), self.select(order[count:].sort().values)
 
     def context_target(
@@ -178,10 +182,6 @@ class Tasks:
         mask = self._random_rows(n, seed) if n is not None else self._rows_where(where)
         return ContextTarget(self._keep_rows(mask), self._keep_rows(~mask))
 
-    def without_points(self) -> Tasks:
-        """The same tasks with no points at all: conditioning on them leaves the prior."""
-        return self._keep_rows(torch.zeros(len(self.x), dtype=torch.bool))
-
     def joined(self, other: Tasks) -> Tasks:
         """Each task's points of both containers, which hold the same tasks in the same order."""
         if self.ids != other.ids:
@@ -193,8 +193,8 @@ class Tasks:
     def _random_rows(self, n: int, seed: int | None) -> Bool[Tensor, " N"]:
         if seed is None:
             raise OptionError("random context points need a seed: context_target(n, seed=0).")
-        if n < 0:
-            raise OptionError(f"n={n}: a context has 0 points or more.")
+        if n < 0 or n != int(n):
+            raise OptionError(f"n={n}: a context has a whole number of points, 0 or more.")
         short = torch.nonzero(self.sizes < n)[:, 0].tolist()
         if short:
             i = short[0]
@@ -203,7 +203,7 @@ class Tasks:
                 f"(the first is {self.ids[i]!r} with {int(self.sizes[i])}). Use a smaller context, or "
                 "select the tasks that have more points."
             )
-        keys = torch.rand(len(self.x), generator=torch.Generator().manual_seed(seed))
+        keys = torch.rand(len(self.x), generator=generator_of(seed))
         order = torch.from_numpy(np.lexsort((keys.numpy(), self.task_of_row.numpy())))
         rank = torch.empty(len(order), dtype=torch.int64)
         rank[order] = torch.arange(len(order)) - self.offsets[self.task_of_row]
@@ -245,8 +245,10 @@ def assemble(
         names_y = ("y",) if p == 1 else tuple(f"y{k + 1}" for k in range(p))
         columns = Columns(("task",), names_x, names_y)
     task_of_row = _Lookup(ids, owner)
-    keep, notes = usable_rows(torch.cat([x, y], 1), columns.x + columns.y, task_of_row, rows, missing)
-    sizes = torch.bincount(torch.from_numpy(owner)[keep], minlength=len(ids))
+    keep, notes = usable_rows(x, y, columns.x + columns.y, task_of_row, rows, missing)
+    if not bool(keep.all()):
+        x, y, owner = x[keep], y[keep], owner[keep.numpy()]
+    sizes = torch.bincount(torch.from_numpy(owner), minlength=len(ids))
     empty = torch.nonzero(sizes == 0)[:, 0].tolist()
     if empty:  # only where rows were dropped: a task that came without rows is refused before
         named = ", ".join(repr(ids[i]) for i in empty[:3])
@@ -255,7 +257,7 @@ def assemble(
         sizes = sizes[sizes > 0]
         if not ids:
             raise DataError(f"no task has a usable row. {notes[0]}.")
-    return Tasks(x[keep], y[keep], offsets_of(sizes), tuple(ids), columns, notes)
+    return Tasks(x, y, offsets_of(sizes), tuple(ids), columns, notes)
 
 
 class _Lookup(Sequence[object]):
