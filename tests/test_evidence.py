@@ -212,6 +212,14 @@ def test_jitter_does_not_depend_on_what_a_task_is_padded_with():
     assert whole == pytest.approx(evidence(prior, alone).total.item(), rel=1e-9)
 
 
+@pytest.mark.parametrize("tasks", TASKS)
+def test_float32_is_an_option(tasks):
+    tasks = TASKS[tasks](p=2)
+    found = evidence(perturbed(PRIORS["learned both"](1, 2)).float(), tasks)
+    assert found.total.dtype == torch.float32
+    assert close(found.total.double(), evidence(perturbed(PRIORS["learned both"](1, 2)), tasks).total, 1e-3)
+
+
 def test_outputs_must_match():
     with pytest.raises(DataError, match="mean has 1 outputs, but the tasks have 2"):
         evidence(PRIORS["vanilla"](1, 1), ragged(p=2))

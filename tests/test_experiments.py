@@ -4,12 +4,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from metaprior import DataError, OutputError, UnknownNameError, condition, score
+from metaprior.baselines import RefittedRBF
 from metaprior.experiments import Options, Results, run_experiment, sinusoid, step
 from metaprior.experiments.published import PUBLISHED
 from metaprior.report import markdown_tables
 from metaprior.scoring import Scores
+from tests.problems import known_rbf, ragged
 
 
 def test_steps_are_the_papers():
@@ -155,14 +159,19 @@ def test_reading_what_is_not_there(tmp_path):
         Results.read(tmp_path)
 
 
+@pytest.mark.parametrize("noise", [1e-6, 0.1])
+def test_refitting_on_pure_noise_stays_finite(noise):
+    """Evidence then pulls lengthscales to 0 and to infinity, and variances to 0."""
+    context, target = ragged(count=40, largest=9, seed=3).context_target(1, seed=0)
+    both = context.joined(target)
+    posterior = RefittedRBF(known_rbf(noise=noise)).predict(both, both)
+    assert torch.isfinite(posterior.mean).all()
+    assert torch.isfinite(posterior.evidence.total).all()
+    assert (posterior.evidence.total >= condition(known_rbf(noise=noise), both).evidence.total - 1e-6).all()
+
+
 def test_refitted_kernel_maximises_each_contexts_own_evidence():
     """Against scikit-learn's own fit of variance and lengthscale, task by task."""
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-
-    from metaprior.baselines import RefittedRBF
-    from tests.problems import known_rbf
-
     tasks = sinusoid.draw_sinusoids(6, seed=3)
     context, target = tasks.context_target(12, seed=0)
     prior = known_rbf(noise=1e-3)

@@ -18,8 +18,10 @@ from metaprior import (
     meta_train,
 )
 from metaprior.learning import OPTIMIZERS, HeldOut, evidence_loss
+from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.tasks import batches
-from tests.problems import PRIORS, mixed, ragged, slow_evidence
+from metaprior.tasks.batches import padded
+from tests.problems import PRIORS, mixed, ragged, shared, slow_evidence
 
 QUIET = {"seed": 0, "progress": False}
 
@@ -95,6 +97,22 @@ def test_minibatches_of_all_tasks_are_full_batches():
         meta_train(prior, tasks, optimizer="adam", batch_size=size, **options, **QUIET)
     for a, b in zip(whole.parameters(), parts.parameters(), strict=True):
         assert torch.allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_small_problems_run_on_one_thread_and_the_users_number_comes_back():
+    torch.set_num_threads(2)
+    try:
+        with threads_for(SMALL - 1):
+            assert torch.get_num_threads() == 1
+        with threads_for(SMALL):
+            assert torch.get_num_threads() == 2
+        assert entries_of(batches(shared(count=9, n=6))) == 36
+        assert entries_of(padded(shared(count=9, n=6))) == 9 * 36
+        with pytest.raises(KeyError), threads_for(0):
+            raise KeyError
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize(

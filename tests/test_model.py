@@ -161,3 +161,13 @@ def test_meta_learning_beats_a_plain_gp():
     plain = MetaGP("zero", "rbf", seed=0, progress=False).fit(tasks).score(test, 2)
     assert learned.summary("mse").mean < 0.5 * plain.summary("mse").mean
     assert learned.summary("log_likelihood").mean > plain.summary("log_likelihood").mean
+
+
+@pytest.mark.parametrize("dtypes", [{"dtype": torch.float32}, {"network_dtype": torch.float32}])
+def test_float32_learns_and_predicts_nearly_the_same(dtypes):
+    tasks, test = in_units(), in_units(seed=9)
+    scores = [MetaGP("deep", "rbf", seed=0, **QUICK, **kind).fit(tasks).score(test, 3) for kind in ({}, dtypes)]
+    assert scores[0].summary("mse").mean == pytest.approx(scores[1].summary("mse").mean, rel=0.1)
+    assert scores[1].values["joint_log_likelihood"].dtype == torch.float64
+    with pytest.raises(OptionError, match="float64 or float32"):
+        MetaGP(dtype=torch.float16).fit(tasks)

@@ -31,6 +31,8 @@ class MetaGP:
     meta-learning may change. scale: bring x and y to mean 0 and deviation 1 first. A callable mean and a fixed noise
     are in the user's units; the noise floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
 
+    dtype: of the covariance; network_dtype: of the networks, default the same (float32 networks go under either).
+
     After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened).
     """
 
@@ -50,7 +52,8 @@ class MetaGP:
         features: int = 2,
         learn: Iterable[str] = ("mean", "kernel", "noise"),
         scale: bool = True,
-        network_dtype: torch.dtype = torch.float64,
+        dtype: torch.dtype = torch.float64,
+        network_dtype: torch.dtype | None = None,
         optimizer: OptimizerName = "lbfgs",
         learning_rate: float | None = None,
         batch_size: int | None = None,
@@ -64,13 +67,15 @@ class MetaGP:
         self.mean, self.kernel = mean, kernel
         self.noise, self.noise_floor = noise, noise_floor
         self.hidden, self.activation, self.features = hidden, activation, features
-        self.learn, self.scale, self.network_dtype = learn, scale, network_dtype
+        self.learn, self.scale, self.dtype, self.network_dtype = learn, scale, dtype, network_dtype
         self.optimizer, self.learning_rate, self.batch_size = optimizer, learning_rate, batch_size
         self.max_epochs, self.held_out, self.patience = max_epochs, held_out, patience
         self.weighting, self.seed, self.progress = weighting, seed, progress
 
     def fit(self, tasks: Tasks) -> Self:
         """Meta-learn the prior from past tasks; the given modules are copied, not changed."""
+        if self.dtype not in (torch.float32, torch.float64):
+            raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
         scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
         scaled = scaler.scale(tasks)
         prior = make_prior(
@@ -85,9 +90,11 @@ class MetaGP:
             features=self.features,
             learn=self.learn,
             seed=self.seed,
-            dtype=self.network_dtype,
+            dtype=self.network_dtype or self.dtype,
             like=scaled.x,
         )
+        if self.dtype != torch.float64:
+            prior.to(self.dtype)
         held_out = self.held_out
         self.training_ = meta_train(
             prior,

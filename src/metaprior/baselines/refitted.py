@@ -7,13 +7,18 @@ from collections.abc import Hashable, Sequence
 from typing import Self
 
 import torch
+from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from metaprior.inference import Conditional, ContextBatch, Posterior, task_evidence
 from metaprior.inference.evidence import check_fits
+from metaprior.learning.updates import LBFGS
 from metaprior.priors import Prior
 from metaprior.tasks import Padded, Tasks
 from metaprior.tasks.batches import padded
+
+SMALLEST = 1e-5
+"""The shortest lengthscale: a context of pure noise would otherwise drive it to zero."""
 
 
 class RefittedRBF:
@@ -35,24 +40,16 @@ class RefittedRBF:
         check_fits(self.prior, context)
         parts = []
         for batch in padded(context):
-            own = batch.to(self.prior.device)
+            own = batch.to(self.prior.like)
             parts.append(ContextBatch(self._refit(own, context.ids), own, context))
         return Conditional(context, parts).at(at)
 
     def _refit(self, batch: Padded, ids: Sequence[Hashable]) -> Prior:
         shape = torch.Size([len(batch.tasks)])
-        kernel = ScaleKernel(RBFKernel(batch_shape=shape), batch_shape=shape)
+        rbf = RBFKernel(batch_shape=shape, lengthscale_constraint=GreaterThan(SMALLEST))
+        kernel = ScaleKernel(rbf, batch_shape=shape, outputscale_constraint=GreaterThan(SMALLEST**2))
         mean, noise = copy.deepcopy(self.prior.mean), copy.deepcopy(self.prior.noise)
-        prior = Prior(mean, kernel.to(self.prior.device), noise, learn=["kernel"])
-        optimizer = torch.optim.LBFGS(
-            prior.learned_parameters(), max_iter=self.iterations, line_search_fn="strong_wolfe"
-        )
-
-        def loss() -> torch.Tensor:
-            optimizer.zero_grad()
-            total = -task_evidence(prior, batch, ids).total.sum()
-            total.backward()  # type: ignore[no-untyped-call]
-            return total
-
-        optimizer.step(loss)  # type: ignore[arg-type]
+        prior = Prior(mean, kernel, noise, learn=["kernel"]).to(self.prior.like)
+        updates = LBFGS(prior.learned_parameters(), lambda: -task_evidence(prior, batch, ids).total.sum())
+        updates.run(self.iterations)
         return prior

@@ -12,18 +12,30 @@ from metaprior.experiments.results import Results
 from metaprior.inference import Method
 from metaprior.learning import RATES
 from metaprior.model import MetaGP
+from metaprior.progress import progress_bar
 from metaprior.scoring import score
 from metaprior.tasks import Tasks
 
 INITIALISATION = "uniform with variance gain² / fan_in, gain 4 before a sigmoid, moved to where the inputs lie"
 
 
-def score_contexts(results: Results, name: str, method: Method, test: Tasks, sizes: tuple[int, ...], seed: int) -> None:
+def score_contexts(
+    results: Results,
+    name: str,
+    method: Method,
+    test: Tasks,
+    sizes: tuple[int, ...],
+    seed: int,
+    *,
+    progress: bool = False,
+) -> None:
     """A row for each number of random context points; all methods see the same contexts."""
     figures = PUBLISHED[results.experiment].get(name)
-    for n in sizes:
-        context, target = test.context_target(n, seed + n)
-        results.add(name, str(n), score(method.predict(context, target), target), figures)
+    with progress_bar(name, len(sizes), show=progress) as advance:
+        for n in sizes:
+            context, target = test.context_target(n, seed + n)
+            results.add(name, str(n), score(method.predict(context, target), target), figures)
+            advance(f"ñ = {n}")
 
 
 def training_record(gp: MetaGP) -> dict[str, Any]:

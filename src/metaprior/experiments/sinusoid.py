@@ -60,7 +60,9 @@ def run(options: Options) -> Results:
         if mean + REFITTED in chosen:
             with timed(results, mean + REFITTED):
                 refitted = RefittedRBF(gp.prior_)
-                score_contexts(results, mean + REFITTED, refitted, test, SETTINGS, seeds["contexts"])
+                score_contexts(
+                    results, mean + REFITTED, refitted, test, SETTINGS, seeds["contexts"], progress=options.progress
+                )
     results.curves |= {"x": _grid()[:, 0].numpy(), "samples": test.y.reshape(test_count, -1)[:12].numpy()}
     results.close()
     return results

@@ -46,9 +46,9 @@ def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
     if isinstance(tasks, Task):
         tasks = Tasks.from_pairs([(tasks.x, tasks.y)], [tasks.id])
     check_fits(prior, tasks)
-    laid_out = batches(tasks, prior.device)
+    laid_out = batches(tasks, prior.like)
     parts = [task_evidence(prior, batch, tasks.ids) for batch in laid_out]
-    order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(prior.device)
+    order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(prior.like.device)
     fit, complexity, normaliser = (torch.cat([part.terms[k] for part in parts])[order] for k in range(3))
     return Evidence(fit, complexity, normaliser, max(part.jitter for part in parts))
 
@@ -117,7 +117,7 @@ def check_fits(prior: Prior, tasks: Tasks) -> None:
     """The prior must answer at the tasks' inputs, with as many outputs as the tasks have target columns."""
     if len(tasks) == 0:
         raise DataError("no tasks.")
-    probe = torch.zeros(1, tasks.d, dtype=torch.float64, device=prior.device)
+    probe = torch.zeros(1, tasks.d).to(prior.like)
     try:
         with torch.no_grad():
             z = prior.at(probe)

@@ -47,8 +47,8 @@ class Conditional:
             z = at_inputs(part.prior, batch)
             keep = batch.mask
             part_mean, part_variance = part.marginals(z)
-            mean[rows], variance[rows] = part_mean[keep].cpu(), part_variance[keep].cpu()
-            noise[rows] = z.noise[keep].cpu()
+            mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
+            noise[rows] = z.noise[keep].to(mean)
         return Posterior(self, points, mean, variance, noise)
 
     def each(self, points: Tasks) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
@@ -59,13 +59,13 @@ class Conditional:
                 batch = pad(points, part.tasks[chosen])
                 rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
                 chosen_part = part.select(chosen)
-                yield chosen_part, batch.to(chosen_part.prior.device), rows[batch.mask]
+                yield chosen_part, batch.to(chosen_part.prior.like), rows[batch.mask]
 
     @cached_property
     def evidence(self) -> Evidence:
         """The evidence of each task's context, from the factors that are already there."""
         order = torch.cat([part.tasks for part in self.parts]).argsort()
-        terms = [torch.cat([part.terms[k] for part in self.parts])[order].cpu() for k in range(3)]
+        terms = [torch.cat([part.terms[k] for part in self.parts])[order].cpu().double() for k in range(3)]
         return Evidence(terms[0], terms[1], terms[2], self.jitter)
 
     @cached_property
@@ -88,7 +88,7 @@ class ContextBatch:
 
     @torch.no_grad()
     def __init__(self, prior: Prior, batch: Padded, context: Tasks) -> None:
-        batch = batch.to(prior.device)
+        batch = batch.to(prior.like)
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
         self.z = at_inputs(prior, batch)
         names = [context.ids[i] for i in self.tasks.tolist()]
@@ -179,7 +179,7 @@ class Posterior(GaussianMarginals):
         found: dict[int, Tensor] = {}
         for batch, _, C, _ in self._covariances():
             for i, size, matrix in zip(batch.tasks.tolist(), batch.mask.sum(1).tolist(), C, strict=True):
-                found[i] = matrix[:size, :size].cpu().expand(self.mean.shape[1], size, size)
+                found[i] = matrix[:size, :size].cpu().double().expand(self.mean.shape[1], size, size)
         return [found[i] for i in range(len(self.points))]
 
     @torch.no_grad()
@@ -193,7 +193,7 @@ class Posterior(GaussianMarginals):
             logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             p, sizes = self.mean.shape[1], batch.mask.sum(1).to(half)
             density = half.square().sum((-2, -1)) + p * (logdet + sizes * LOG_2PI)
-            joint[batch.tasks] = -0.5 * density.cpu()
+            joint[batch.tasks] = -0.5 * density.to(joint)
         return joint
 
     @torch.no_grad()
@@ -204,7 +204,7 @@ class Posterior(GaussianMarginals):
         drawn = torch.empty_like(normal)
         for batch, rows, C, scale in self._covariances():
             L, white = self._factor(batch, C, scale), self._spread(normal, batch, rows)
-            drawn[rows] = (L @ white)[batch.mask].cpu()
+            drawn[rows] = (L @ white)[batch.mask].to(drawn)
         return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
 
     def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"], Float[Tensor, " b"]]]:
@@ -224,6 +224,6 @@ class Posterior(GaussianMarginals):
 
     @staticmethod
     def _spread(values: Float[Tensor, "N q"], batch: Padded, rows: Tensor) -> Float[Tensor, "b k q"]:
-        spread = values.new_zeros(*batch.mask.shape, values.shape[1]).to(batch.mask.device)
+        spread = torch.zeros(*batch.mask.shape, values.shape[1]).to(batch.y)
         spread[batch.mask] = values[rows].to(spread)
         return spread

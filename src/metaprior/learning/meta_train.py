@@ -10,6 +10,7 @@ from typing import Literal
 
 from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
 from metaprior.learning.objective import HeldOut, Weighting, evidence_loss
+from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import RATES, Updates, make_updates
 from metaprior.priors import Prior
 from metaprior.progress import progress_bar
@@ -92,7 +93,8 @@ def meta_train(
     updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
     label = progress if isinstance(progress, str) else "meta-learning"
     held_out_ids = judge.ids if judge is not training else ()
-    with progress_bar(label, math.ceil(most / every), show=bool(progress)) as advance:
+    bar = progress_bar(label, math.ceil(most / every), show=bool(progress))
+    with threads_for(updates.entries), bar as advance:
         run = _Run(prior, updates, judged, patience, tolerance)
         while run.stopped is None:
             run.advance(min(every, most - run.epoch), most)

@@ -41,7 +41,7 @@ class HeldOut:
         if bool((tasks.sizes == 0).any()):
             raise DataError("every held-out task needs at least one point.")
         self.tasks, self.loss = tasks, evidence_loss(prior, weighting)
-        self.batches = batches(tasks, prior.device)
+        self.batches = batches(tasks, prior.like)
         self.values = tasks.y.numel() if weighting == "task" else len(tasks) * tasks.p
 
     @torch.no_grad()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError, OptionError
 from metaprior.learning.objective import Loss
+from metaprior.learning.threads import entries_of
 from metaprior.priors import Prior
 from metaprior.seeds import generator_of
 from metaprior.tasks import Batch, Tasks, batches
@@ -28,6 +29,7 @@ class Updates(Protocol):
 
     skipped: int
     trouble: str
+    entries: int  # covariance entries of one update
 
     def run(self, epochs: int) -> float:
         """Some passes over the meta-tasks; the loss per task in the last of them, NaN if none was finite."""
@@ -123,7 +125,8 @@ class Algorithm1(_Stochastic):
     def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, seed: int) -> None:
         super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate), tasks, seed)
         self.loss = loss
-        self.single = [pad(tasks, torch.tensor([i])).to(prior.device) for i in range(len(tasks))]
+        self.single = [pad(tasks, torch.tensor([i])).to(prior.like) for i in range(len(tasks))]
+        self.entries = max(entries_of([one]) for one in self.single)
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
         for i in self._shuffled().tolist():
@@ -137,8 +140,9 @@ class Adam(_Stochastic):
         self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
     ) -> None:
         super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate), tasks, seed)
-        self.loss, self.device, self.batch_size = loss, prior.device, batch_size
-        self.all = batches(tasks, prior.device) if batch_size is None else []
+        self.loss, self.like, self.batch_size = loss, prior.like, batch_size
+        self.all = batches(tasks, prior.like) if batch_size is None else []
+        self.entries = entries_of(self.all) if batch_size is None else batch_size * int(tasks.sizes.max()) ** 2
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
         if self.batch_size is None:
@@ -146,28 +150,28 @@ class Adam(_Stochastic):
             return
         for chosen in self._shuffled().split(self.batch_size):
             part = self.tasks.select(chosen)
-            yield partial(self._per_task, batches(part, self.device), part), len(part)
+            yield partial(self._per_task, batches(part, self.like), part), len(part)
 
     def _per_task(self, laid_out: Sequence[Batch], part: Tasks) -> Tensor:
         return self.loss(laid_out, part.ids) / len(part)
 
 
 class LBFGS(_Guarded):
-    """L-BFGS with a strong-Wolfe line search on the loss per task of all tasks; one iteration is one epoch."""
+    """L-BFGS with a strong-Wolfe line search on one objective; one iteration is one epoch."""
 
-    def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float) -> None:
-        super().__init__(
-            torch.optim.LBFGS(
-                prior.learned_parameters(),
-                lr=rate,
-                history_size=20,
-                tolerance_grad=1e-9,
-                tolerance_change=1e-12,
-                line_search_fn="strong_wolfe",
-            )
+    def __init__(
+        self, parameters: Sequence[Tensor], objective: Callable[[], Tensor], *, rate: float = 1.0, entries: int = 0
+    ) -> None:
+        optimizer = torch.optim.LBFGS(
+            parameters,
+            lr=rate,
+            history_size=20,
+            tolerance_grad=1e-9,
+            tolerance_change=1e-12,
+            line_search_fn="strong_wolfe",
         )
-        self.loss, self.tasks, self.batches = loss, tasks, batches(tasks, prior.device)
-        self.known = math.nan
+        super().__init__(optimizer)
+        self.objective, self.entries, self.known = objective, entries, math.nan
 
     def run(self, epochs: int) -> float:
         self.optimizer.param_groups[0].update(max_iter=epochs, max_eval=25 * epochs)
@@ -175,7 +179,7 @@ class LBFGS(_Guarded):
         return self.known
 
     def _closure(self) -> float:
-        value = self.evaluate(lambda: self.loss(self.batches, self.tasks.ids) / len(self.tasks))
+        value = self.evaluate(self.objective)
         if value is not None:
             self.known = value if math.isnan(self.known) else min(value, self.known)
             return value
@@ -200,4 +204,10 @@ def make_updates(
         return Algorithm1(prior, tasks, loss, rate=rate, seed=seed)
     if optimizer == "adam":
         return Adam(prior, tasks, loss, rate=rate, batch_size=batch_size, seed=seed)
-    return LBFGS(prior, tasks, loss, rate=rate)
+    laid_out = batches(tasks, prior.like)
+    return LBFGS(
+        prior.learned_parameters(),
+        lambda: loss(laid_out, tasks.ids) / len(tasks),
+        rate=rate,
+        entries=entries_of(laid_out),
+    )

@@ -48,6 +48,8 @@ class AtPoints(NamedTuple):
 class Prior(nn.Module):
     """`GP(m_φ, k_θ)` with noise variance σ² (eq:gp_prior).
 
+    Its covariance algebra is float64; `prior.float()` makes it float32, and networks may be float32 by themselves.
+
     mean: a GPyTorch mean or a fixed callable. kernel: a GPyTorch kernel. noise: `LearnedNoise`, `FixedNoise` or
     a number (fixed). learn: which of "mean", "kernel", "noise" may change in meta-learning; the rest is frozen.
     """
@@ -89,9 +91,10 @@ class Prior(nn.Module):
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     @property
-    def device(self) -> torch.device:
-        tensors = (*self.parameters(), *self.buffers())
-        return tensors[0].device if tensors else torch.device("cpu")
+    def like(self) -> Tensor:
+        """A tensor on the device and in the precision of the covariance algebra: `x.to(prior.like)`."""
+        own = (*self.noise.parameters(), *self.noise.buffers(), *self.kernel.parameters())
+        return own[0].detach() if own else torch.zeros((), dtype=torch.float64)
 
 
 def _in_float64(part: nn.Module) -> nn.Module:

@@ -41,8 +41,8 @@ class Inputs:
         distinct, index = _distinct_rows(x.reshape(-1, x.shape[-1]))
         return Inputs(distinct, index.reshape(x.shape[:-1]))
 
-    def to(self, device: torch.device) -> Inputs:
-        return Inputs(self.distinct.to(device), self.index.to(device))
+    def to(self, like: Tensor) -> Inputs:
+        return Inputs(self.distinct.to(like), self.index.to(like.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +63,10 @@ class SharedInputs:
         scatter = flat @ flat.mT / len(y)
         return SharedInputs(tasks, Inputs.of(x[None]), y, mean, scatter[None])
 
-    def to(self, device: torch.device) -> SharedInputs:
-        y, mean, scatter = (v.to(device) for v in (self.y, self.mean, self.scatter))
-        return SharedInputs(self.tasks, self.inputs.to(device), y, mean, scatter)
+    def to(self, like: Tensor) -> SharedInputs:
+        """The same on the device and in the precision of a tensor."""
+        y, mean, scatter = (values.to(like) for values in (self.y, self.mean, self.scatter))
+        return SharedInputs(self.tasks, self.inputs.to(like), y, mean, scatter)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +78,23 @@ class Padded:
     y: Float[Tensor, "b n p"]
     mask: Bool[Tensor, "b n"]
 
-    def to(self, device: torch.device) -> Padded:
-        return Padded(self.tasks, self.inputs.to(device), self.y.to(device), self.mask.to(device))
+    def to(self, like: Tensor) -> Padded:
+        """The same on the device and in the precision of a tensor."""
+        return Padded(self.tasks, self.inputs.to(like), self.y.to(like), self.mask.to(like.device))
 
 
 Batch = SharedInputs | Padded
 
 
-def batches(tasks: Tasks, device: torch.device | None = None) -> list[Batch]:
-    """Each task in exactly one batch: groups with identical inputs first, then buckets of similar size."""
+def batches(tasks: Tasks, like: Tensor | None = None) -> list[Batch]:
+    """Each task in exactly one batch: groups with identical inputs first, then buckets of similar size.
+
+    like: a tensor whose device and precision to take.
+    """
     shared, rest = _groups(tasks)
     laid_out: list[Batch] = [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
     laid_out += padded(tasks, rest)
-    return [batch.to(device) for batch in laid_out] if device is not None else laid_out
+    return [batch.to(like) for batch in laid_out] if like is not None else laid_out
 
 
 def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None) -> list[Padded]:

@@ -1,0 +1,34 @@
+"""As many threads as a problem is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from metaprior.tasks import Batch
+
+SMALL = 50_000
+"""Updates over fewer covariance entries than this gain nothing from a second thread."""
+
+
+def entries_of(laid_out: Iterable[Batch]) -> int:
+    """Covariance entries of some batches."""
+    return sum(batch.inputs.index.numel() * batch.inputs.index.shape[-1] for batch in laid_out)
+
+
+@contextmanager
+def threads_for(entries: int) -> Iterator[None]:
+    """One thread while the problem is small, the user's number otherwise; theirs again afterwards.
+
+    On a machine with busy cores a second thread makes small updates some twenty times slower: each waits for the
+    other to be scheduled.
+    """
+    before = torch.get_num_threads()
+    if entries < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
