@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
-import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import UnknownNameError
-from metaprior.priors.networks import Network
+from metaprior.priors.networks import Network, NetworkOptions
 
 KERNELS = ("rbf", "matern", "deep")
 
@@ -26,17 +24,12 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         inputs: int,
         features: int = 2,
         *,
-        base: Kernel | None = None,
-        hidden: Sequence[int] = (128, 64),
-        activation: str = "sigmoid",
         seed: int,
-        dtype: torch.dtype = torch.float64,
-        like: Float[Tensor, "k d"] | None = None,
+        base: Kernel | None = None,
+        **network: Unpack[NetworkOptions],
     ) -> None:
         super().__init__()
-        self.network = Network(
-            inputs, features, hidden=hidden, activation=activation, seed=seed, dtype=dtype, like=like
-        )
+        self.network = Network(inputs, features, seed=seed, **network)
         self.base_kernel = base if base is not None else ScaleKernel(RBFKernel()).double()
 
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
@@ -47,17 +40,7 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         return self.base_kernel(self.features(x1), self.features(x2), diag=diag, **options)  # type: ignore[no-any-return]
 
 
-def make_kernel(
-    kind: str | Kernel,
-    *,
-    d: int,
-    features: int,
-    hidden: Sequence[int],
-    activation: str,
-    seed: int,
-    dtype: torch.dtype,
-    like: Float[Tensor, "k d"] | None,
-) -> Kernel:
+def make_kernel(kind: str | Kernel, *, d: int, features: int, seed: int, **network: Unpack[NetworkOptions]) -> Kernel:
     """A kernel by name, or a GPyTorch kernel as it is."""
     if isinstance(kind, Kernel):
         return kind
@@ -66,7 +49,7 @@ def make_kernel(
     if kind == "matern":
         return ScaleKernel(MaternKernel(nu=2.5)).double()
     if kind == "deep":
-        return DeepKernel(d, features, hidden=hidden, activation=activation, seed=seed, dtype=dtype, like=like)
+        return DeepKernel(d, features, seed=seed, **network)
     raise UnknownNameError("kernel", kind, KERNELS)
 
 

@@ -5,7 +5,8 @@ A mean maps `[*n, d]` to `[*n]` (one output) or `[*n, p]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Unpack
 
 import torch
 from gpytorch.means import ConstantMean, LinearMean, Mean, MultitaskMean, ZeroMean
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
-from metaprior.priors.networks import Network
+from metaprior.priors.networks import Network, NetworkOptions
 
 MEANS = ("zero", "constant", "linear", "deep")
 
@@ -21,19 +22,9 @@ MEANS = ("zero", "constant", "linear", "deep")
 class DeepMean(Mean):  # type: ignore[misc]
     """A feed-forward network as mean function (eq:deep_mean), with `outputs` columns."""
 
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int = 1,
-        *,
-        hidden: Sequence[int] = (128, 64),
-        activation: str = "sigmoid",
-        seed: int,
-        dtype: torch.dtype = torch.float64,
-        like: Float[Tensor, "k d"] | None = None,
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int = 1, *, seed: int, **network: Unpack[NetworkOptions]) -> None:
         super().__init__()
-        self.network = Network(inputs, outputs, hidden=hidden, activation=activation, seed=seed, dtype=dtype, like=like)
+        self.network = Network(inputs, outputs, seed=seed, **network)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n p"]:
         return self.network(x)  # type: ignore[no-any-return]
@@ -51,15 +42,7 @@ class FixedMean(Mean):  # type: ignore[misc]
 
 
 def make_mean(
-    kind: str | Mean | Callable[[Tensor], Tensor],
-    *,
-    d: int,
-    p: int,
-    hidden: Sequence[int],
-    activation: str,
-    seed: int,
-    dtype: torch.dtype,
-    like: Float[Tensor, "k d"] | None,
+    kind: str | Mean | Callable[[Tensor], Tensor], *, d: int, p: int, seed: int, **network: Unpack[NetworkOptions]
 ) -> Mean:
     """A mean by name (each output has its own), a GPyTorch mean as it is, or a fixed callable."""
     if isinstance(kind, Mean):
@@ -67,7 +50,7 @@ def make_mean(
     if callable(kind):
         return FixedMean(kind)
     if kind == "deep":
-        return DeepMean(d, p, hidden=hidden, activation=activation, seed=seed, dtype=dtype, like=like)
+        return DeepMean(d, p, seed=seed, **network)
     simple = {"zero": ZeroMean, "constant": ConstantMean, "linear": lambda: _flat_line(d)}
     if kind not in simple:
         raise UnknownNameError("mean", kind, MEANS)

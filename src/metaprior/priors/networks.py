@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float
@@ -21,6 +22,15 @@ ACTIVATIONS: dict[str, tuple[type[nn.Module], float]] = {
 """Each activation with the gain of the layer before it that keeps a signal's variance (1 / its slope at 0)."""
 
 
+class NetworkOptions(TypedDict, total=False):
+    """What a mean or a kernel hands on to its network."""
+
+    hidden: Sequence[int]
+    activation: str
+    dtype: torch.dtype
+    like: Float[Tensor, "k d"] | None
+
+
 class Network(nn.Module):
     """`W₃ σ(W₂ σ(W₁ x + b₁) + b₂) + b₃`, with any number of hidden layers (eq:deep_mean).
 
@@ -34,9 +44,9 @@ class Network(nn.Module):
         inputs: int,
         outputs: int,
         *,
-        hidden: Sequence[int],
-        activation: str,
         seed: int,
+        hidden: Sequence[int] = (128, 64),
+        activation: str = "sigmoid",
         dtype: torch.dtype = torch.float64,
         like: Float[Tensor, "k d"] | None = None,
     ) -> None:

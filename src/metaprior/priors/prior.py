@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from metaprior.errors import UnknownNameError
 from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix, make_kernel
 from metaprior.priors.means import FixedMean, make_mean, mean_values
-from metaprior.priors.networks import Network
+from metaprior.priors.networks import Network, NetworkOptions
 from metaprior.priors.noise import FixedNoise, LearnedNoise
 
 PARTS = ("mean", "kernel", "noise")
@@ -128,10 +128,10 @@ def make_prior(
     a module or a fixed variance; by default learned above `noise_floor`. dtype: of the networks' parameters. like:
     points such as the networks will see, where these are not scaled to mean 0 and deviation 1.
     """
-    network = {"hidden": hidden, "activation": activation, "dtype": dtype, "like": like}
+    network: NetworkOptions = {"hidden": hidden, "activation": activation, "dtype": dtype, "like": like}
     return Prior(
-        make_mean(mean, d=d, p=p, seed=2 * seed, **network),  # type: ignore[arg-type]
-        make_kernel(kernel, d=d, features=features, seed=2 * seed + 1, **network),  # type: ignore[arg-type]
+        make_mean(mean, d=d, p=p, seed=2 * seed, **network),
+        make_kernel(kernel, d=d, features=features, seed=2 * seed + 1, **network),
         LearnedNoise(floor=noise_floor) if noise is None else noise,
         learn=learn,
     )

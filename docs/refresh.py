@@ -1,0 +1,54 @@
+"""Put tables made from `docs/results/NAME/results.json` into the pages that show them, between their markers.
+
+    make docs
+
+`<!-- table: NAME [METRIC ...] -->` holds an experiment's rows, `<!-- training: NAME NAME ... -->` compares how priors
+were trained; a block ends at `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from metaprior.report import markdown_tables
+
+DOCS = Path(__file__).parent
+PAGES = (DOCS / "reproduction.md", DOCS.parent / "README.md")
+BLOCK = re.compile(r"(<!-- (?P<kind>table|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def refreshed(text: str) -> str:
+    """The page with every block made anew from its result files."""
+
+    def block(match: re.Match[str]) -> str:
+        words = match["words"].split()
+        if match["kind"] == "training":
+            return f"{match[1]}\n{training_table(words)}\n{match[4]}"
+        return f"{match[1]}\n{markdown_tables(_results(words[0])['rows'], words[1:])}\n{match[4]}"
+
+    return BLOCK.sub(block, text)
+
+
+def training_table(names: list[str]) -> str:
+    """Each learned prior of some runs: optimizer, epochs, held-out evidence and seconds."""
+    lines = ["| experiment | method | optimizer | epochs | held-out evidence per value | seconds |"]
+    lines.append("|---|---|---|---:|---:|---:|")
+    for name in names:
+        found = _results(name)
+        for method, record in found["settings"]["training"].items():
+            optimizer, evidence = found["settings"]["optimizer"], record["held_out_evidence_per_value"]
+            cells = (found["experiment"], method, optimizer, str(record["epochs"]))
+            lines.append(f"| {' | '.join(cells)} | {evidence:.4f} | {record['seconds']:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def _results(name: str) -> Any:
+    return json.loads((DOCS / "results" / name / "results.json").read_text())
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(refreshed(page.read_text()))
