@@ -8,6 +8,7 @@ what the last one was.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
@@ -68,7 +69,7 @@ class _Guarded:
             parameter.copy_(value)
 
 
-class _Stochastic(_Guarded):
+class _Stochastic(_Guarded, ABC):
     """Passes over the tasks in random order, one update per batch of them."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, tasks: Tasks, seed: int) -> None:
@@ -76,9 +77,9 @@ class _Stochastic(_Guarded):
         self.tasks, self.generator = tasks, generator_of(seed)
         self.last_good: list[Tensor] | None = None
 
+    @abstractmethod
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
         """The loss per task to step on, and how many tasks it is of, for each batch of one pass."""
-        raise NotImplementedError
 
     def run(self, epochs: int) -> float:
         last = math.nan
