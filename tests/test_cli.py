@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import metaprior
+from metaprior.cli import reproduce
+from metaprior.experiments import Options
 
 METAPRIOR = str(Path(sys.executable).with_name("metaprior"))
 
@@ -79,11 +81,13 @@ def test_the_users_mistakes_exit_with_2_and_no_traceback(arguments, message, tmp
     assert done.stdout == ""
 
 
-def test_nothing_is_run_when_the_folder_cannot_be_written():
-    """The check comes before the work: the answer takes no longer than starting up."""
-    done = run("reproduce", "step", "--out", "/dev/null/out")
-    assert "noise floor" not in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_nothing_is_run_when_the_folder_cannot_be_written(monkeypatch):
+    def run_experiment(name, options):
+        pytest.fail("the work began before the folder was tried")
+
+    monkeypatch.setattr(reproduce, "run_experiment", run_experiment)
+    with pytest.raises(metaprior.OutputError, match="cannot write to the folder"):
+        reproduce.reproduce_experiment("step", Options(), Path("/dev/null/out"))
 
 
 def test_help_shows_options_and_an_example():

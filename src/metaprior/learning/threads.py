@@ -22,8 +22,8 @@ def entries_of(laid_out: Iterable[Batch]) -> int:
 def threads_for(entries: int) -> Iterator[None]:
     """One thread while the problem is small, the user's number otherwise; theirs again afterwards.
 
-    On a machine with busy cores a second thread makes small updates some twenty times slower: each waits for the
-    other to be scheduled.
+    Where a core is busy, a second thread makes small updates several times slower: each waits for the other to be
+    scheduled.
     """
     before = torch.get_num_threads()
     if entries < SMALL:

@@ -153,12 +153,10 @@ def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"
 def _rows_by_x(tasks: Tasks) -> Int[Tensor, " N"] | None:
     """Rows sorted by x within each task, so that the order of a task's points does not matter; None: they are."""
     keys = [tasks.task_of_row, *tasks.x.unbind(1)]
-    before = torch.zeros(max(len(tasks.x) - 1, 0), dtype=torch.bool)
+    in_order = torch.ones(max(len(tasks.x) - 1, 0), dtype=torch.bool)
     for key in reversed(keys):  # lexicographic: the first key that differs decides
-        before = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & before)
-        if key is keys[-1]:
-            before |= key[:-1] == key[1:]
-    if bool(before.all()):
+        in_order = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & in_order)
+    if bool(in_order.all()):
         return None
     return torch.from_numpy(np.lexsort([key.numpy() for key in reversed(keys)]))
 
