@@ -1,9 +1,11 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from metaprior import Tasks
-from metaprior.tasks import Padded, SharedInputs, batches
+from metaprior.tasks import Inputs, Padded, SharedInputs, batches, on_one_grid
 from metaprior.tasks.batches import MAX_ENTRIES, buckets
 from tests.problems import mixed, ragged, shared
 
@@ -68,3 +70,29 @@ def test_buckets_bound_padding_and_memory():
 def test_one_huge_task_is_a_bucket_of_its_own():
     found = list(buckets(torch.tensor([3, 5000, 4])))
     assert [b.tolist() for b in found] == [[0, 2], [1]]
+
+
+def test_tasks_on_one_grid_are_found_without_sorting():
+    tasks = Tasks.on_grid([[1.0, 2.0], [0.0, 3.0], [1.0, 1.0]], np.arange(15.0).reshape(5, 3))
+    assert on_one_grid(tasks)
+    (batch,) = batches(tasks)
+    assert isinstance(batch, SharedInputs)
+    assert batch.y[3, :, 0].tolist() == [9.0, 10.0, 11.0]
+    assert not on_one_grid(shared())  # the same inputs in another order: grouped, but by sorting
+    assert not on_one_grid(ragged())
+    assert not on_one_grid(tasks.select([0, 1]))  # too few to be worth it
+
+
+def test_the_scatter_of_many_tasks_is_summed_in_parts(monkeypatch):
+    tasks = shared(count=11)
+    whole = batches(tasks)[0].scatter
+    monkeypatch.setattr(sys.modules["metaprior.tasks.batches"], "CHUNK", 3)
+    assert torch.allclose(batches(tasks)[0].scatter, whole)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_distinct_points_are_those_of_numpy(d):
+    x = torch.from_numpy(np.random.default_rng(d).integers(-2, 2, (8, 25, d)).astype(float))
+    inputs = Inputs.of(x)
+    assert len(inputs.distinct) == len(np.unique(x.reshape(-1, d).numpy(), axis=0))
+    assert torch.equal(inputs.distinct[inputs.index], x)

@@ -142,8 +142,23 @@ def test_distinct_points_once_is_the_same_as_every_point():
     inputs = Inputs.of(x)
     assert len(inputs.distinct) == 3
     prior = make_prior("deep", "deep", d=1, p=2, hidden=(4,), seed=0)
-    for once, each in zip(prior.at(inputs.distinct).gather(inputs.index), prior.at(x), strict=True):
-        assert torch.allclose(once, each, rtol=1e-13)
+    once, each = prior.at(inputs.distinct).gather(inputs.index), prior.at(x)
+    for part in ("mean", "features", "noise"):
+        assert torch.allclose(getattr(once, part), getattr(each, part), rtol=1e-13)
+
+
+def test_covariances_looked_up_among_distinct_pairs_are_the_same():
+    x = torch.randn(6, 5, 1, generator=torch.Generator().manual_seed(0)).round().double()
+    inputs = Inputs.of(x)
+    assert 2 * len(inputs.distinct) ** 2 <= x.shape[0] * x.shape[1] ** 2  # so that it does look them up
+    prior = make_prior("deep", "deep", d=1, hidden=(4,), seed=0)
+    with torch.no_grad():
+        looked_up = prior.at(inputs.distinct).gather(inputs.index)
+        each = prior.at(x)
+        expected = prior.covariance(each, each)
+        assert prior.covariance(looked_up, looked_up) == pytest.approx(expected, rel=1e-13)
+        some = looked_up.of_tasks(torch.tensor([3, 1, 5, 0]))
+        assert prior.covariance(some, some) == pytest.approx(expected[[3, 1, 5, 0]], rel=1e-13)
 
 
 @pytest.mark.parametrize(

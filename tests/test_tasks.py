@@ -175,3 +175,26 @@ def test_dropping_everything_is_an_error():
         Tasks.from_pairs([([np.nan], [1.0])], missing="drop")
     with pytest.raises(OptionError, match="missing='ignore'"):
         Tasks.from_pairs([([1.0], [1.0])], missing="ignore")  # type: ignore[arg-type]
+
+
+def test_many_tasks_on_one_grid():
+    tasks = Tasks.on_grid([0.0, 1.0, 2.0], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], ids=["a", "b"])
+    assert [task.id for task in tasks] == ["a", "b"]
+    assert tasks[1].x[:, 0].tolist() == [0.0, 1.0, 2.0]
+    assert tasks[1].y[:, 0].tolist() == [4.0, 5.0, 6.0]
+    assert Tasks.on_grid(np.zeros((2, 3)), np.zeros((4, 2, 5))).p == 5
+
+
+@pytest.mark.parametrize(
+    ("y", "ids", "message"),
+    [
+        ([[1.0, 2.0]], None, "on a grid of 3 points"),
+        (np.zeros((0, 3)), None, "on a grid of 3 points"),
+        ([1.0, 2.0, 3.0], None, "on a grid of 3 points"),
+        ([[1.0, 2.0, 3.0]], ["a", "b"], "1 tasks but 2 ids"),
+        ([[1.0, np.nan, 3.0]], ["a"], "'a'"),
+    ],
+)
+def test_what_does_not_fit_a_grid(y, ids, message):
+    with pytest.raises(DataError, match=message):
+        Tasks.on_grid([0.0, 1.0, 2.0], y, ids)

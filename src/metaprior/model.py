@@ -31,6 +31,7 @@ class MetaGP:
     meta-learning may change. scale: bring x and y to mean 0 and deviation 1 first. A callable mean and a fixed noise
     are in the user's units; the noise floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
 
+    gain: how rough the networks start; a smaller one (1 for a sigmoid) suits tasks of few points (see `Network`).
     dtype: of the covariance; network_dtype: of the networks, default the same (float32 networks go under either).
 
     After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened).
@@ -49,6 +50,7 @@ class MetaGP:
         noise_floor: float = 1e-4,
         hidden: Sequence[int] = (128, 64),
         activation: str = "sigmoid",
+        gain: float | None = None,
         features: int = 2,
         learn: Iterable[str] = ("mean", "kernel", "noise"),
         scale: bool = True,
@@ -59,6 +61,7 @@ class MetaGP:
         batch_size: int | None = None,
         max_epochs: int | None = None,
         held_out: float | Tasks | None = 0.1,
+        check_every: int | None = None,
         patience: int = 5,
         weighting: Weighting = "task",
         seed: int = 0,
@@ -66,10 +69,11 @@ class MetaGP:
     ) -> None:
         self.mean, self.kernel = mean, kernel
         self.noise, self.noise_floor = noise, noise_floor
-        self.hidden, self.activation, self.features = hidden, activation, features
+        self.hidden, self.activation, self.gain, self.features = hidden, activation, gain, features
         self.learn, self.scale, self.dtype, self.network_dtype = learn, scale, dtype, network_dtype
         self.optimizer, self.learning_rate, self.batch_size = optimizer, learning_rate, batch_size
-        self.max_epochs, self.held_out, self.patience = max_epochs, held_out, patience
+        self.max_epochs, self.held_out = max_epochs, held_out
+        self.check_every, self.patience = check_every, patience
         self.weighting, self.seed, self.progress = weighting, seed, progress
 
     def fit(self, tasks: Tasks) -> Self:
@@ -87,6 +91,7 @@ class MetaGP:
             noise_floor=self.noise_floor,
             hidden=self.hidden,
             activation=self.activation,
+            gain=self.gain,
             features=self.features,
             learn=self.learn,
             seed=self.seed,
@@ -105,6 +110,7 @@ class MetaGP:
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
             held_out=scaler.scale(held_out) if isinstance(held_out, Tasks) else held_out,
+            check_every=self.check_every,
             patience=self.patience,
             weighting=self.weighting,
             progress=self.progress,

@@ -5,7 +5,7 @@ from metaprior.inference.factor import JITTER, factor
 from metaprior.inference.gaussian import GaussianMarginals, Interval
 from metaprior.inference.method import Method, Predictive
 from metaprior.inference.posterior import Conditional, ContextBatch, Posterior, condition
-from metaprior.inference.units import UserConditional, UserPosterior
+from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 
 __all__ = [
     "JITTER",
@@ -13,6 +13,7 @@ __all__ = [
     "ContextBatch",
     "Evidence",
     "GaussianMarginals",
+    "InUnits",
     "Interval",
     "Method",
     "Posterior",

@@ -104,7 +104,10 @@ def _batch_sum(prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: b
 
 def at_inputs(prior: Prior, batch: Batch) -> AtPoints:
     """What the prior says of each point of a batch, computed once per distinct point."""
-    return prior.at(batch.inputs.distinct).gather(batch.inputs.index)
+    inputs = batch.inputs
+    if prior.has_own_means:  # the same point has another mean in another task
+        return prior.at(inputs.distinct[inputs.index])
+    return prior.at(inputs.distinct).gather(inputs.index)
 
 
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:

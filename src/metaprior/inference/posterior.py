@@ -13,13 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix
+from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix, evidence
 from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
 from metaprior.seeds import generator_of
-from metaprior.tasks import Padded, Tasks
-from metaprior.tasks.batches import buckets, pad, padded
+from metaprior.tasks import Padded, Tasks, batches
+from metaprior.tasks.batches import LEAST_SHARED, buckets, pad, padded
 
 
 class Conditional:
@@ -111,7 +111,7 @@ class ContextBatch:
         some = copy(self)
         where = chosen.to(self.L.device)
         some.prior, some.tasks = self.prior.of_tasks(where), self.tasks[chosen]
-        some.z = AtPoints(*(values[where] for values in self.z))
+        some.z = self.z.of_tasks(where)
         some.mask, some.L, some.w = self.mask[where], self.L[where], self.w[where]
         some.jitter = self.jitter[where]
         return some
@@ -185,7 +185,10 @@ class Posterior(GaussianMarginals):
     @torch.no_grad()
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
-        residual = self.as_targets(y) - self.mean
+        targets = self.as_targets(y)
+        if (whole := self._on_one_grid(targets)) is not None:
+            return evidence(self.conditional.parts[0].prior, whole).total.cpu().double() - self.evidence.total
+        residual = targets - self.mean
         joint = torch.zeros(len(self.points), dtype=torch.float64)
         for batch, rows, C, scale in self._covariances():
             L, r = self._factor(batch, C, scale), self._spread(residual, batch, rows)
@@ -206,6 +209,19 @@ class Posterior(GaussianMarginals):
             L, white = self._factor(batch, C, scale), self._spread(normal, batch, rows)
             drawn[rows] = (L @ white)[batch.mask].to(drawn)
         return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
+
+    def _on_one_grid(self, y: Float[Tensor, "N p"]) -> Tasks | None:
+        """Contexts and targets together, where all tasks then have the same inputs (images) and one prior.
+
+        Their joint density is evidence(all) − evidence(context), and evidence(all) takes one factorisation.
+        """
+        if self.of_function or any(part.prior.differs_by_task for part in self.conditional.parts):
+            return None
+        sizes = self.conditional.context.sizes + self.points.sizes
+        if len(sizes) < LEAST_SHARED or not bool((sizes == sizes[0]).all()):
+            return None
+        whole = self.conditional.context.joined(replace(self.points, y=y))
+        return whole if len(batches(whole)) == 1 else None
 
     def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"], Float[Tensor, " b"]]]:
         """Padded points, their rows, their covariance, and the prior variance: the scale of its rounding errors."""

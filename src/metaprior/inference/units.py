@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from jaxtyping import Float
 from torch import Tensor
@@ -70,6 +70,30 @@ class UserPosterior(GaussianMarginals):
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together."""
         return self.scaler.unscale_mean(self.scaled.samples(count, seed))
+
+
+class InUnits:
+    """A method that works on scaled tasks, seen in the user's units. It takes a `Posterior`'s method as it is."""
+
+    def __init__(self, method: ScaledMethod, scaler: Scaler) -> None:
+        self.method, self.scaler = method, scaler
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Fit the method on the scaled tasks."""
+        self.method.fit(self.scaler.scale(tasks))
+        return self
+
+    def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
+        """The method's posterior in the user's units."""
+        scaled = self.method.predict(self.scaler.scale(context), self.scaler.scale(at))
+        return UserPosterior(scaled, at, self.scaler)
+
+
+class ScaledMethod(Protocol):
+    """A method whose answer is a `Posterior`."""
+
+    def fit(self, tasks: Tasks) -> Self: ...
+    def predict(self, context: Tasks, at: Tasks) -> Posterior: ...
 
 
 @dataclass(frozen=True, eq=False)

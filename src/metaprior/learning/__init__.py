@@ -1,6 +1,6 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
-from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train
+from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train, train
 from metaprior.learning.objective import WEIGHTINGS, HeldOut, Weighting, evidence_loss
 from metaprior.learning.updates import RATES
 
@@ -17,4 +17,5 @@ __all__ = [
     "Weighting",
     "evidence_loss",
     "meta_train",
+    "train",
 ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from torch import nn
 
 from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
 from metaprior.learning.objective import HeldOut, Weighting, evidence_loss
@@ -92,29 +95,56 @@ def meta_train(
     loss = evidence_loss(prior, weighting)
     updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
     label = progress if isinstance(progress, str) else "meta-learning"
-    held_out_ids = judge.ids if judge is not training else ()
-    bar = progress_bar(label, math.ceil(most / every), show=bool(progress))
+    return train(
+        prior,
+        updates,
+        judged.evidence,
+        max_epochs=most,
+        check_every=every,
+        patience=patience,
+        tolerance=tolerance,
+        held_out=judge.ids if judge is not training else (),
+        progress=label if progress else False,
+    )
+
+
+def train(
+    module: nn.Module,
+    updates: Updates,
+    judge: Callable[[], float],
+    *,
+    max_epochs: int,
+    check_every: int = 20,
+    patience: int = 5,
+    tolerance: float = 1e-6,
+    held_out: Sequence[object] = (),
+    progress: str | Literal[False] = False,
+) -> Training:
+    """Update a module's parameters until the judge (evidence per value of held-out tasks) sees no more rise."""
+    bar = progress_bar(progress or "", math.ceil(max_epochs / check_every), show=bool(progress))
     with threads_for(updates.entries), bar as advance:
-        run = _Run(prior, updates, judged, patience, tolerance)
+        run = _Run(module, updates, judge, patience, tolerance)
         while run.stopped is None:
-            run.advance(min(every, most - run.epoch), most)
+            run.advance(min(check_every, max_epochs - run.epoch), max_epochs)
             advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
-    prior.load_state_dict(run.parameters)
+    module.load_state_dict(run.parameters)
     assert run.stopped is not None
-    return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out_ids))
+    return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out))
 
 
 class _Run:
     """The state of one training: where it is, what was best, whether it is over."""
 
-    def __init__(self, prior: Prior, updates: Updates, judged: HeldOut, patience: int, tolerance: float) -> None:
-        self.prior, self.updates, self.judged = prior, updates, judged
+    def __init__(
+        self, module: nn.Module, updates: Updates, judge: Callable[[], float], patience: int, tolerance: float
+    ) -> None:
+        self.module, self.updates, self.judge = module, updates, judge
         self.patience, self.tolerance = patience, tolerance
         self.start, self.epoch = time.perf_counter(), 0
         self.stopped: str | None = None
-        self.best = Check(0, math.nan, judged.evidence(), 0.0)
+        self.best = Check(0, math.nan, judge(), 0.0)
         self.checks = [self.best]
-        self.parameters = copy.deepcopy(prior.state_dict())
+        self.parameters = copy.deepcopy(module.state_dict())
         self.reference, self.without_rise = self.best.held_out_evidence, 0
 
     def advance(self, epochs: int, most: int) -> None:
@@ -133,13 +163,13 @@ class _Run:
 
     def _check(self, loss: float) -> None:
         try:
-            held_out = self.judged.evidence()
+            held_out = self.judge()
         except NumericalError:
             held_out = -math.inf
         check = Check(self.epoch, loss, held_out, time.perf_counter() - self.start)
         self.checks.append(check)
         if held_out > self.best.held_out_evidence:
-            self.best, self.parameters = check, copy.deepcopy(self.prior.state_dict())
+            self.best, self.parameters = check, copy.deepcopy(self.module.state_dict())
         if held_out > self.reference + self.tolerance:
             self.reference, self.without_rise = held_out, 0
         else:

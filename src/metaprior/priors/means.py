@@ -5,13 +5,14 @@ A mean maps `[*n, d]` to `[*n]` (one output) or `[*n, p]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 import torch
 from gpytorch.means import ConstantMean, LinearMean, Mean, MultitaskMean, ZeroMean
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.priors.networks import Network, NetworkOptions
@@ -28,6 +29,46 @@ class DeepMean(Mean):  # type: ignore[misc]
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n p"]:
         return self.network(x)  # type: ignore[no-any-return]
+
+
+class DeepMeans(Mean):  # type: ignore[misc]
+    """A deep mean for each of several tasks, all of one architecture, evaluated together: `[b, n, d]` to `[b, n, p]`.
+
+    All start as the same one. `batch_shape` is GPyTorch's name for it.
+    """
+
+    def __init__(self, start: DeepMean, tasks: int) -> None:
+        super().__init__()
+        self.activation = start.network.activation
+        layers = [layer for layer in start.network.layers if isinstance(layer, nn.Linear)]
+        stacked = (values.detach().expand(tasks, *values.shape) for layer in layers for values in _matrices(layer))
+        self.values = nn.ParameterList([nn.Parameter(values.clone()) for values in stacked])
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return torch.Size(self.values[0].shape[:1])
+
+    def forward(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n p"]:
+        return self.at(x, list(self.values))[-1].to(x.dtype)
+
+    def at(self, x: Float[Tensor, "b n d"], values: Sequence[Tensor]) -> list[Float[Tensor, "b n k"]]:
+        """What comes out of each linear layer, with these weights and biases."""
+        out: list[Tensor] = []
+        for weight, bias in zip(values[::2], values[1::2], strict=True):
+            signal = self.activation(out[-1]) if out else x.to(weight)
+            out.append(torch.baddbmm(bias, signal, weight))
+        return out
+
+    def __getitem__(self, which: Int[Tensor, " k"]) -> DeepMeans:
+        some = copy.copy(self)
+        some._parameters, some._modules = {}, dict(self._modules)
+        some.values = nn.ParameterList([nn.Parameter(values.detach()[which]) for values in self.values])
+        return some
+
+
+def _matrices(layer: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Weight and bias as a row of inputs is multiplied by them: `[in, out]` and `[1, out]`."""
+    return layer.weight.mT, layer.bias[None]
 
 
 class FixedMean(Mean):  # type: ignore[misc]

@@ -27,6 +27,7 @@ class NetworkOptions(TypedDict, total=False):
 
     hidden: Sequence[int]
     activation: str
+    gain: float | None
     dtype: torch.dtype
     like: Float[Tensor, "k d"] | None
 
@@ -36,7 +37,8 @@ class Network(nn.Module):
 
     Its parameters may be float32 under a float64 covariance: inputs are cast to them and outputs back. Weights and
     biases start uniform with variance `gain² / fan_in`, for inputs of mean 0 and deviation 1; `like` (points such as
-    the network will see) moves the first layer to where other inputs lie.
+    the network will see) moves the first layer to where other inputs lie. gain: of the hidden layers; by default the
+    one that keeps a signal's variance, a smaller one starts with a smoother function.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Network(nn.Module):
         seed: int,
         hidden: Sequence[int] = (128, 64),
         activation: str = "sigmoid",
+        gain: float | None = None,
         dtype: torch.dtype = torch.float64,
         like: Float[Tensor, "k d"] | None = None,
     ) -> None:
@@ -55,15 +58,18 @@ class Network(nn.Module):
             raise UnknownNameError("activation", activation, ACTIVATIONS)
         if min(inputs, outputs, *hidden) < 1:
             raise OptionError(f"layers of {inputs}, {list(hidden)} and {outputs} units: each needs one or more.")
-        make, gain = ACTIVATIONS[activation]
+        if gain is not None and not 0 < gain < math.inf:
+            raise OptionError(f"gain={gain}: the initial weights need a finite gain above 0.")
+        make, preserving = ACTIVATIONS[activation]
         widths = [inputs, *hidden, outputs]
         generator = generator_of(seed)
+        self.activation = make()
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2
             linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
-            _initialise(linear, 1.0 if last else gain, generator)
-            layers += [linear] if last else [linear, make()]
+            _initialise(linear, 1.0 if last else gain or preserving, generator)
+            layers += [linear] if last else [linear, self.activation]
         self.layers = nn.Sequential(*layers)
         if like is not None:
             first = layers[0]

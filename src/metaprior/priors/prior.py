@@ -28,21 +28,34 @@ CONFIGURATIONS = {
 """The paper's four priors: mean and kernel."""
 
 
+class Among(NamedTuple):
+    """Where points come from: the features of some distinct points, and which of those each one is."""
+
+    features: Float[Tensor, "u q"]
+    which: Int[Tensor, "*n"]
+
+
 class AtPoints(NamedTuple):
     """What a prior says of each point on its own; covariances follow from the features."""
 
     mean: Float[Tensor, "*n p"]
     features: Float[Tensor, "*n q"]
     noise: Float[Tensor, "*n"]
+    among: Among | None = None
 
     def gather(self, index: Int[Tensor, "*m"]) -> AtPoints:
-        """The same at points chosen by position."""
+        """The same at points chosen by position, of which it keeps a note."""
 
         def rows(values: Tensor) -> Tensor:
             chosen = values.index_select(0, index.reshape(-1))
             return chosen.reshape(*index.shape, *values.shape[1:])
 
-        return AtPoints(rows(self.mean), rows(self.features), rows(self.noise))
+        return AtPoints(rows(self.mean), rows(self.features), rows(self.noise), Among(self.features, index))
+
+    def of_tasks(self, which: Int[Tensor, " k"]) -> AtPoints:
+        """The same for some of the tasks."""
+        among = None if self.among is None else Among(self.among.features, self.among.which[which])
+        return AtPoints(self.mean[which], self.features[which], self.noise[which], among)
 
 
 class Prior(nn.Module):
@@ -73,18 +86,40 @@ class Prior(nn.Module):
         return AtPoints(mean_values(self.mean, x), kernel_features(self.kernel, x), self.noise(x))
 
     def covariance(self, z1: AtPoints, z2: AtPoints) -> Float[Tensor, "*n1 n2"]:
-        """`k_θ` between two sets of points."""
+        """`k_θ` between two sets of points; where they are few distinct ones, computed once per distinct pair."""
+        one, two = z1.among, z2.among
+        if one is not None and two is not None and self._pairs_repeat(one, two):
+            rows = kernel_matrix(self.kernel, one.features, two.features)[one.which]
+            columns = two.which[..., None, :]
+            return rows.gather(-1, columns.expand(*rows.shape[:-1], columns.shape[-1]))
         return kernel_matrix(self.kernel, z1.features, z2.features)
+
+    def _pairs_repeat(self, one: Among, two: Among) -> bool:
+        """Whether there are so few distinct pairs that looking them up is cheaper; gradients go the plain way."""
+        distinct, all_pairs = len(one.features) * len(two.features), one.which.numel() * two.which.shape[-1]
+        return 2 * distinct <= all_pairs and not torch.is_grad_enabled() and not self.kernel.batch_shape
 
     def variance(self, z: AtPoints) -> Float[Tensor, "*n"]:
         """`k_θ(x, x)` at each point."""
         return kernel_diagonal(self.kernel, z.features)
 
+    @property
+    def has_own_means(self) -> bool:
+        """Whether each of several tasks has a mean of its own (GPyTorch's batch shape)."""
+        return bool(getattr(self.mean, "batch_shape", ()))
+
+    @property
+    def differs_by_task(self) -> bool:
+        """Whether mean or kernel have a batch shape: parameters of their own for each of several tasks."""
+        return self.has_own_means or bool(self.kernel.batch_shape)
+
     def of_tasks(self, which: Int[Tensor, " k"]) -> Prior:
-        """Where the kernel has a batch shape (its own parameters for each of several tasks): those of some."""
-        if not self.kernel.batch_shape:
+        """Where it differs by task: the prior of some of them."""
+        if not self.differs_by_task:
             return self
-        return Prior(self.mean, self.kernel[which], self.noise, learn=self.learn)
+        mean = self.mean[which] if self.has_own_means else self.mean  # type: ignore[index]
+        kernel = self.kernel[which] if self.kernel.batch_shape else self.kernel
+        return Prior(mean, kernel, self.noise, learn=self.learn)
 
     def learned_parameters(self) -> list[nn.Parameter]:
         """The parameters that meta-learning may change (ψ)."""
@@ -116,6 +151,7 @@ def make_prior(
     noise_floor: float = 1e-4,
     hidden: Sequence[int] = (128, 64),
     activation: str = "sigmoid",
+    gain: float | None = None,
     features: int = 2,
     learn: Iterable[str] = PARTS,
     seed: int,
@@ -125,10 +161,11 @@ def make_prior(
     """A prior from names or GPyTorch modules, for `d` inputs and `p` outputs.
 
     `make_prior(*CONFIGURATIONS["learned both"], d=1, seed=0)` is the paper's prior with deep mean and kernel. noise:
-    a module or a fixed variance; by default learned above `noise_floor`. dtype: of the networks' parameters. like:
-    points such as the networks will see, where these are not scaled to mean 0 and deviation 1.
+    a module or a fixed variance; by default learned above `noise_floor`. gain: how rough the networks start (see
+    `Network`). dtype: of the networks' parameters. like: points such as the networks will see, where these are not
+    scaled to mean 0 and deviation 1.
     """
-    network: NetworkOptions = {"hidden": hidden, "activation": activation, "dtype": dtype, "like": like}
+    network: NetworkOptions = {"hidden": hidden, "activation": activation, "gain": gain, "dtype": dtype, "like": like}
     return Prior(
         make_mean(mean, d=d, p=p, seed=2 * seed, **network),
         make_kernel(kernel, d=d, features=features, seed=2 * seed + 1, **network),

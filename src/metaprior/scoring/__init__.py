@@ -1,5 +1,5 @@
 """How good it is: errors, likelihoods, calibration, paired differences."""
 
-from metaprior.scoring.scores import LEVELS, Scores, Summary, paired_difference, score, summarise
+from metaprior.scoring.scores import LEVELS, Scores, Summary, evaluate, paired_difference, score, summarise
 
-__all__ = ["LEVELS", "Scores", "Summary", "paired_difference", "score", "summarise"]
+__all__ = ["LEVELS", "Scores", "Summary", "evaluate", "paired_difference", "score", "summarise"]

@@ -12,8 +12,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
-from metaprior.inference import Predictive
+from metaprior.inference import Method, Predictive
 from metaprior.tasks import Tasks
+
+SLICE = 400_000_000
+"""Covariance entries, over all their points, of the tasks that are predicted at a time: 3 GB in float64 at most."""
 
 LEVELS = tuple(range(10, 100, 10))
 """The central intervals, in per cent, whose coverage is measured."""
@@ -88,6 +91,21 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
         values[f"coverage_{level}"] = _per_task(inside.double(), target)
     ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
     return Scores(ids, values)
+
+
+def evaluate(method: Method, context: Tasks, target: Tasks) -> Scores:
+    """All metrics of a fitted method on these tasks, predicted a slice at a time: memory does not grow with them."""
+    largest = int((context.sizes + target.sizes).max()) if len(context) else 1
+    count = max(SLICE // max(largest, 1) ** 2, 1)
+    parts = []
+    for which in torch.arange(len(context)).split(count):
+        given, wanted = context.select(which), target.select(which)
+        if len(wanted.x) > 0:
+            parts.append(score(method.predict(given, wanted), wanted))
+    if not parts:
+        raise DataError("no point is left to score: the contexts hold them all.")
+    ids = tuple(name for part in parts for name in part.ids)
+    return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in parts[0].values})
 
 
 def summarise(values: Float[Tensor, " m"]) -> Summary:

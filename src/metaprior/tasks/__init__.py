@@ -1,6 +1,6 @@
 """What comes in: ragged tasks, tables, scaling, splits, batches."""
 
-from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches
+from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches, on_one_grid
 from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks
 
@@ -15,4 +15,5 @@ __all__ = [
     "Task",
     "Tasks",
     "batches",
+    "on_one_grid",
 ]

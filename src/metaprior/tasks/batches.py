@@ -29,6 +29,10 @@ FREE_PADDING = 20_000
 """… or this many entries, which cost less than another batch."""
 
 
+CHUNK = 4096
+"""Tasks with the same inputs whose scatter is summed at a time."""
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """Points `distinct[index]`: what costs per point (a network) is computed once per distinct one."""
@@ -58,10 +62,11 @@ class SharedInputs:
     @staticmethod
     def of(tasks: Int[Tensor, " c"], x: Float[Tensor, "n d"], y: Float[Tensor, "c n p"]) -> SharedInputs:
         mean = y.mean(0, keepdim=True)
-        # one outer product of [n, c·p] with itself: Σ over tasks and outputs
-        flat = (y - mean).permute(1, 0, 2).reshape(len(x), -1)
-        scatter = flat @ flat.mT / len(y)
-        return SharedInputs(tasks, Inputs.of(x[None]), y, mean, scatter[None])
+        scatter = y.new_zeros(len(x), len(x))
+        for part in y.split(CHUNK):  # [n, c·p] times itself: Σ over tasks and outputs, without a copy of all y
+            flat = (part - mean).permute(1, 0, 2).reshape(len(x), -1)
+            scatter += flat @ flat.mT
+        return SharedInputs(tasks, Inputs.of(x[None]), y, mean, scatter[None] / len(y))
 
     def to(self, like: Tensor) -> SharedInputs:
         """The same on the device and in the precision of a tensor."""
@@ -91,9 +96,14 @@ def batches(tasks: Tasks, like: Tensor | None = None) -> list[Batch]:
 
     like: a tensor whose device and precision to take.
     """
-    shared, rest = _groups(tasks)
-    laid_out: list[Batch] = [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
-    laid_out += padded(tasks, rest)
+    laid_out: list[Batch] = []
+    if on_one_grid(tasks):
+        m, n = len(tasks), int(tasks.sizes[0])
+        laid_out += [SharedInputs.of(torch.arange(m), tasks.x[:n], tasks.y.view(m, n, tasks.p))]
+    else:
+        shared, rest = _groups(tasks)
+        laid_out += [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
+        laid_out += padded(tasks, rest)
     return [batch.to(like) for batch in laid_out] if like is not None else laid_out
 
 
@@ -131,6 +141,15 @@ def buckets(sizes: Int[Tensor, " k"], max_entries: int = MAX_ENTRIES) -> Iterato
         yield order[start:]
 
 
+def on_one_grid(tasks: Tasks) -> bool:
+    """Whether all tasks have the same inputs in the same order, the commonest case of shared ones: no sorting then."""
+    n = int(tasks.sizes[0]) if len(tasks) >= LEAST_SHARED else 0
+    if n == 0 or not bool((tasks.sizes == n).all()):
+        return False
+    parts = tasks.x.view(len(tasks), n, tasks.d).split(CHUNK)
+    return all(bool((part == tasks.x[:n]).all()) for part in parts)
+
+
 def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"]]:
     """Tasks with identical inputs, as (members [c], their rows in one common order [c, n]), and the rest."""
     rows = _rows_by_x(tasks)
@@ -165,8 +184,12 @@ def _distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], 
     """The distinct rows and, for each row, which of them it is."""
     if len(values) == 0:
         return values, torch.zeros(0, dtype=torch.int64)
+    distinct, which = values[:, 0].unique(return_inverse=True)
     if values.shape[1] == 1:
-        distinct, which = values[:, 0].unique(return_inverse=True)
         return distinct[:, None], which
-    distinct, which = values.unique(dim=0, return_inverse=True)
-    return distinct, which
+    for column in values.unbind(1)[1:]:  # whole numbers that stand for the columns so far: faster than unique(dim=0)
+        levels, level = column.unique(return_inverse=True)
+        which = (which * len(levels) + level).unique(return_inverse=True)[1]
+    first = torch.empty(int(which.max()) + 1, dtype=torch.int64)
+    first[which] = torch.arange(len(which))  # any row that has the values
+    return values[first], which

@@ -38,8 +38,16 @@ class Scaler:
         for what, found, known in (("input", tasks.d, len(self.x_shift)), ("target", tasks.p, len(self.y_shift))):
             if found != known and (what, found) != ("target", 0):
                 raise DataError(f"{found} {what} columns, but the prior was learned on {known}: give the same columns.")
+        if self.changes_nothing:
+            return tasks
         y = (tasks.y - self.y_shift) / self.y_scale if tasks.p else tasks.y
         return replace(tasks, x=(tasks.x - self.x_shift) / self.x_scale, y=y)
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether it is the identity: then nothing is copied."""
+        shifts, scales = torch.cat([self.x_shift, self.y_shift]), torch.cat([self.x_scale, self.y_scale])
+        return bool((shifts == 0).all() and (scales == 1).all())
 
     def scale_y(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (y - self.y_shift) / self.y_scale

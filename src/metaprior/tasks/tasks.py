@@ -73,6 +73,28 @@ class Tasks:
         return assemble(torch.cat(xs), torch.cat(ys), owner, names, None, rows, missing)
 
     @staticmethod
+    def on_grid(x: Any, y: Any, ids: Sequence[Hashable] | None = None) -> Tasks:
+        """Tasks that were all observed at the same points: x `[n, d]` or `[n]`, y `[m, n, p]` or `[m, n]`."""
+        grid = as_matrix(x, "x")
+        values = torch.as_tensor(y).double()
+        values = values[..., None] if values.ndim == 2 else values
+        if values.ndim != 3 or values.shape[1] != len(grid) or min(values.shape[:2]) == 0:
+            raise DataError(
+                f"y of shape {tuple(values.shape)} on a grid of {len(grid)} points; give one row of y per task, "
+                "with one value per point."
+            )
+        m, n, p = values.shape
+        values = values.reshape(m * n, p)
+        names: list[Hashable] = list(range(m)) if ids is None else list(ids)
+        if len(names) != m:
+            raise DataError(f"{m} tasks but {len(names)} ids; give one id per task.")
+        if not bool(torch.isfinite(values).all() and torch.isfinite(grid).all()):  # to say where
+            rows = np.arange(m * n)
+            return assemble(grid.repeat(m, 1), values, rows // n, names, None, rows % n, "error")
+        sizes = torch.full((m,), n, dtype=torch.int64)
+        return Tasks(grid.repeat(m, 1), values, offsets_of(sizes), tuple(names), default_columns(grid.shape[1], p))
+
+    @staticmethod
     def from_inputs(xs: Iterable[Any], ids: Sequence[Hashable] | None = None) -> Tasks:
         """Points without targets (y has no columns), one entry per task: where to predict."""
         pairs = [(matrix, matrix[:, :0]) for matrix in (as_matrix(x, "x") for x in xs)]
@@ -229,6 +251,13 @@ def offsets_of(sizes: Int[Tensor, " m"]) -> Int[Tensor, " m+1"]:
     return torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
 
 
+def default_columns(d: int, p: int) -> Columns:
+    """Names for columns that came without."""
+    names_x = ("x",) if d == 1 else tuple(f"x{k + 1}" for k in range(d))
+    names_y = ("y",) if p == 1 else tuple(f"y{k + 1}" for k in range(p))
+    return Columns(("task",), names_x, names_y)
+
+
 def assemble(
     x: Float[Tensor, "N d"],
     y: Float[Tensor, "N p"],
@@ -239,11 +268,7 @@ def assemble(
     missing: Missing,
 ) -> Tasks:
     """Tasks from rows already sorted by owner (a task's position); `rows` are the user's row numbers."""
-    d, p = x.shape[1], y.shape[1]
-    if columns is None:
-        names_x = ("x",) if d == 1 else tuple(f"x{k + 1}" for k in range(d))
-        names_y = ("y",) if p == 1 else tuple(f"y{k + 1}" for k in range(p))
-        columns = Columns(("task",), names_x, names_y)
+    columns = columns or default_columns(x.shape[1], y.shape[1])
     task_of_row = _Lookup(ids, owner)
     keep, notes = usable_rows(x, y, columns.x + columns.y, task_of_row, rows, missing)
     if not bool(keep.all()):
