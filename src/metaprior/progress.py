@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-Advance = Callable[[str], None]
-"""Call it once per unit of work, with a short note on how things stand."""
+
+class Advance(Protocol):
+    """Call it once per unit of work, or with the amount done, and a short note on how things stand."""
+
+    def __call__(self, note: str = "", amount: int = 1) -> None: ...
 
 
 @contextmanager
-def progress_bar(label: str, total: int, *, show: bool = True) -> Iterator[Advance]:
-    """A bar of `total` units on standard error; the caller gets a function that moves it on."""
+def progress_bar(label: str, total: int | None, *, show: bool = True, in_bytes: bool = False) -> Iterator[Advance]:
+    """A bar of `total` units (None: not known) on standard error; the caller gets a function that moves it on."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        DownloadColumn() if in_bytes else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
@@ -27,8 +39,8 @@ def progress_bar(label: str, total: int, *, show: bool = True) -> Iterator[Advan
     with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as bar:
         unit = bar.add_task(label, total=total, note="")
 
-        def advance(note: str = "") -> None:
-            bar.update(unit, advance=1, note=note)
+        def advance(note: str = "", amount: int = 1) -> None:
+            bar.update(unit, advance=amount, note=note)
 
         yield advance
         bar.update(unit, completed=total)

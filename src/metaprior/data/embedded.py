@@ -1,0 +1,21 @@
+"""Small tables that come with the package."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from metaprior.data.locations import Dataset
+
+EMBEDDED = {"digits": Dataset("handwritten digits, 1,797 images of 8×8", "CC BY 4.0", {})}
+
+
+def load_digits() -> tuple[UInt8[Tensor, "1797 8 8"], UInt8[Tensor, " 1797"]]:
+    """Images of handwritten digits (grey values 0–16) and the digits they show (`files/digits.md`)."""
+    table = resources.files("metaprior.data") / "files" / "digits.npz"
+    with table.open("rb") as file, np.load(file) as arrays:
+        return torch.from_numpy(arrays["images"]), torch.from_numpy(arrays["labels"])
