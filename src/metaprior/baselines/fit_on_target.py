@@ -1,0 +1,143 @@
+"""A mean fitted on each target's own context: the case of overfitting that meta-learning is there to avoid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, Unpack
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from metaprior.inference import Conditional, ContextBatch, Posterior
+from metaprior.inference.evidence import at_inputs, check_fits, covariance_matrix
+from metaprior.inference.factor import factor, mean_over
+from metaprior.priors import DeepMean, DeepMeans, NetworkOptions, Prior
+from metaprior.progress import progress_bar
+from metaprior.tasks import Padded, Tasks
+from metaprior.tasks.batches import padded
+
+CHECK_EVERY = 50
+"""Steps between two looks at the evidence."""
+
+
+class MeanFitOnTarget:
+    """Kernel and noise of a prior, fixed; a mean network fitted on each context until its evidence stops improving.
+
+    There is no early stopping. All targets are fitted together by Adam, each with a network of its own; all start from
+    the same one. A target is done when its evidence has not risen by more than `tolerance` per value in 50 steps, so
+    what becomes of it does not depend on the others.
+    """
+
+    def __init__(
+        self,
+        prior: Prior,
+        *,
+        rate: float = 1e-2,
+        max_steps: int = 2000,
+        tolerance: float = 1e-3,
+        seed: int = 0,
+        progress: bool | str = False,
+        **network: Unpack[NetworkOptions],
+    ) -> None:
+        self.prior, self.network = prior, network
+        self.rate, self.max_steps, self.tolerance = rate, max_steps, tolerance
+        self.seed, self.progress = seed, progress
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Nothing is learned from the meta-tasks beyond the prior; they say where the inputs lie."""
+        check_fits(self.prior, tasks)
+        options: NetworkOptions = {"like": tasks.x, **self.network}
+        self.start_ = DeepMean(tasks.d, tasks.p, seed=2 * self.seed, **options)
+        return self
+
+    def predict(self, context: Tasks, at: Tasks) -> Posterior:
+        """The posterior of each task around its own mean."""
+        check_fits(self.prior, context)
+        laid_out, parts = padded(context), []
+        label = self.progress if isinstance(self.progress, str) else "fitting on targets"
+        with progress_bar(label, len(laid_out), show=bool(self.progress)) as advance:
+            for batch in laid_out:
+                own = batch.to(self.prior.like)
+                parts.append(ContextBatch(self._fitted(own), own, context))
+                advance(f"{own.mask.shape[1]} points")
+        return Conditional(context, parts).at(at)
+
+    def _fitted(self, batch: Padded) -> Prior:
+        means = DeepMeans(self.start_, len(batch.tasks)).to(self.prior.like.device)
+        if batch.mask.shape[1] > 0:
+            with torch.no_grad():
+                A = covariance_matrix(self.prior, at_inputs(self.prior, batch), batch.mask)
+            L = factor(A, None, mean_over(A.diagonal(dim1=-2, dim2=-1), batch.mask)).L
+            contexts = _Contexts(means, batch, torch.cholesky_inverse(L))
+            contexts.run(self.rate, self.max_steps, self.tolerance)
+        return Prior(means, self.prior.kernel, self.prior.noise, learn=())
+
+
+class _Contexts:
+    """Some contexts, and the networks that are being fitted to them: `½ (y − m)ᵀ A⁻¹ (y − m)` of each falls."""
+
+    def __init__(self, means: DeepMeans, batch: Padded, inverse: Float[Tensor, "b n n"]) -> None:
+        self.means, self.like = means, means.values[0].detach()
+        self.x, self.y = (v.to(self.like) for v in (batch.inputs.distinct[batch.inputs.index], batch.y))
+        self.mask, self.inverse = batch.mask, inverse.to(self.like)
+        self.alive: Int[Tensor, " b"] = torch.arange(len(batch.tasks), device=self.like.device)
+        self.best = torch.full((len(batch.tasks),), torch.inf).to(self.like)
+
+    def run(self, rate: float, max_steps: int, tolerance: float) -> None:
+        """Adam until no task's loss falls any more; each task keeps the parameters of its best look."""
+        values = [value.detach().clone() for value in self.means.values]
+        moments = [(torch.zeros_like(value), torch.zeros_like(value)) for value in values]
+        enough = tolerance * self.mask.sum(1).to(self.like) * self.y.shape[-1]
+        for step in range(max_steps + 1):
+            if step % CHECK_EVERY == 0 or step == max_steps:
+                fell = self._look(values)
+                keep = fell > enough
+                if not bool(keep.any()):
+                    return
+                if not bool(keep.all()):
+                    self._drop(~keep)
+                    enough = enough[keep]
+                    values = [value[keep] for value in values]
+                    moments = [(first[keep], second[keep]) for first, second in moments]
+            _adam(values, self._gradients(values), moments, step + 1, rate)
+
+    @torch.no_grad()
+    def _look(self, values: Sequence[Tensor]) -> Float[Tensor, " k"]:
+        """By how much each loss has fallen below its best so far, whose parameters are kept."""
+        _, residual, weighted = self._residuals(values)
+        loss = 0.5 * (residual * weighted).sum((1, 2))
+        fell = (self.best[self.alive] - loss).nan_to_num(-torch.inf, torch.inf, -torch.inf)
+        better = fell > 0
+        self.best[self.alive[better]] = loss[better]
+        for kept, value in zip(self.means.values, values, strict=True):
+            kept[self.alive[better]] = value[better]
+        return fell
+
+    def _drop(self, done: Bool[Tensor, " k"]) -> None:
+        rest = ~done
+        self.alive, self.x, self.y = self.alive[rest], self.x[rest], self.y[rest]
+        self.mask, self.inverse = self.mask[rest], self.inverse[rest]
+
+    def _residuals(self, values: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """m, y − m and A⁻¹(y − m)."""
+        out = self.means.at(self.x, values)[-1]
+        residual = torch.where(self.mask[..., None], self.y - out.detach(), 0.0)
+        return out, residual, self.inverse @ residual
+
+    def _gradients(self, values: Sequence[Tensor]) -> Sequence[Tensor]:
+        values = [value.requires_grad_() for value in values]
+        out, _, weighted = self._residuals(values)
+        return torch.autograd.grad(out, values, -weighted)
+
+
+@torch.no_grad()
+def _adam(
+    values: Sequence[Tensor], grads: Sequence[Tensor], moments: Sequence[tuple[Tensor, Tensor]], step: int, rate: float
+) -> None:
+    """One step of Adam, in place. It works number by number, so many problems can share it."""
+    for value, grad, (first, second) in zip(values, grads, moments, strict=True):
+        first.lerp_(grad, 0.1)
+        second.lerp_(grad.square(), 0.001)
+        spread = (second / (1 - 0.999**step)).sqrt_().add_(1e-8)
+        value.addcdiv_(first, spread, value=-rate / (1 - 0.9**step))
