@@ -2,89 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
+from rich.text import Text
 
-Row = dict[str, Any]
+from metaprior.report.cells import BETTER, WORSE, Cell, Grid, make_grids
+from metaprior.report.methods import REFERENCES, Row
 
-TITLES = {
-    "mse": "Mean squared error (lower is better)",
-    "joint_log_likelihood": "Joint log likelihood of a task's test points, per point (higher is better)",
-    "log_likelihood": "Log likelihood of each test point (higher is better)",
-    "evidence": "Evidence of the context (higher is better)",
-    "coverage_90": "Coverage of the 90% interval (0.9 is best)",
-    "calibration_error": "Calibration error (lower is better)",
-}
+MARKS = f"{BETTER} better, {WORSE} worse than the paper by more than two standard errors of the difference."
+ELSEWHERE = ("mse", "joint_log_likelihood")
+STYLES = {BETTER: "green", WORSE: "red", "": ""}
 
 
-def terminal_tables(rows: list[Row]) -> Iterable[Table]:
-    """The metrics that the paper has, as tables with the paper's figure beside each of ours."""
-    for metric in _metrics(rows):
-        if _published(rows, metric):
-            header, *body = _grid(rows, metric)
-            table = Table(title=TITLES[metric], title_justify="left", title_style="bold")
-            for k, cell in enumerate(header):
-                table.add_column(cell, justify="left" if k == 0 else "right", no_wrap=True)
-            for cells in body:
-                table.add_row(*(cell.replace(" ± ", "±") for cell in cells))
-            yield table
+def terminal_tables(rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """The metrics that the paper has, as tables with the paper's figure beside each of ours, and what marks mean.
+
+    On data that the paper does not have: the metrics that it has elsewhere.
+    """
+    grids = make_grids(rows)
+    published = [grid for grid in grids.values() if grid.published]
+    shown = published or [grids[metric] for metric in ELSEWHERE if metric in grids]
+    yield from map(_Fitted, shown)
+    if any(grid.marked for grid in shown):
+        yield Text(f"± one standard error. {MARKS}", style="dim")
 
 
-def markdown_tables(rows: list[Row], metrics: Collection[str] = ()) -> str:
-    """Every metric, or these, as Markdown tables."""
-    blocks = []
-    for metric in _metrics(rows):
-        if metrics and metric not in metrics:
-            continue
-        header, *body = _grid(rows, metric)
-        align = ["---", *["---:"] * (len(header) - 1)]
-        lines = [f"| {' | '.join(cells)} |" for cells in (header, align, *body)]
-        blocks.append("\n".join([f"**{TITLES[metric]}**", "", *lines]))
+def markdown_tables(rows: Sequence[Row], metrics: Collection[str] = ()) -> str:
+    """Every metric, or these, as Markdown tables, and what marks and bold mean."""
+    grids = [grid for metric, grid in make_grids(rows).items() if not metrics or metric in metrics]
+    blocks = [f"**{grid.title}**\n\n{_markdown(grid)}" for grid in grids]
+    if note := explain(grids):
+        blocks.append(note)
     return "\n\n".join(blocks) + "\n"
 
 
-def _grid(rows: list[Row], metric: str) -> list[list[str]]:
-    """Header and one line per method: for each setting our figure and, where the paper has the metric, its."""
-    with_paper = _published(rows, metric)
-    found = {(row["method"], row["setting"]): row for row in rows if row["metric"] == metric}
-    methods, settings = _ordered(found, 0), _ordered(found, 1)
-    digits = _digits([row["mean"] for row in found.values() if row["mean"] is not None])
-    header = ["method"]
-    for setting in settings:
-        name = f"ñ = {setting}" if setting.isdigit() else setting
-        header += [name, "paper"] if with_paper else [name]
-    lines = [header]
-    for method in methods:
-        line = [method]
-        for setting in settings:
-            row = found.get((method, setting), {})
-            line.append(_cell(row.get("mean"), row.get("stderr"), digits))
-            if with_paper:
-                line.append(_cell(row.get("paper_mean"), row.get("paper_stderr"), digits))
-        lines.append(line)
-    return lines
+def explain(grids: Sequence[Grid]) -> str:
+    """What marks and bold mean, where these tables have them."""
+    notes = [MARKS] if any(grid.marked for grid in grids) else []
+    if any(grid.has_best for grid in grids):
+        aside = [name for name in REFERENCES if any(name in grid.lines for grid in grids)]
+        notes.append("Bold: the best of its column" + (f" ({', '.join(aside)} aside)." if aside else "."))
+    return " ".join(notes)
 
 
-def _cell(mean: float | None, stderr: float | None, digits: int) -> str:
-    if mean is None:
-        return "–"
-    return f"{mean:.{digits}f}" + (f" ± {stderr:.{digits}f}" if stderr is not None else "")
+def _markdown(grid: Grid) -> str:
+    header = _header(grid)
+    align = ["---", *["---:"] * (len(header) - 1)]
+    body = [[method, *map(_markdown_cell, _flat(grid, method))] for method in grid.lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, align, *body))
 
 
-def _digits(means: list[float]) -> int:
-    return 2 if max(map(abs, means), default=0.0) >= 2 else 3
+def _markdown_cell(cell: Cell) -> str:
+    text = f"**{cell.text}**" if cell.best else cell.text
+    return f"{cell.mark} {text}".lstrip()
 
 
-def _metrics(rows: list[Row]) -> list[str]:
-    present = {row["metric"] for row in rows}
-    return [metric for metric in TITLES if metric in present]
+def _header(grid: Grid) -> list[str]:
+    names = [[setting, "paper"] if grid.published else [setting] for setting in grid.settings]
+    return ["method", *(name for pair in names for name in pair)]
 
 
-def _published(rows: list[Row], metric: str) -> bool:
-    return any(row["metric"] == metric and row["paper_mean"] is not None for row in rows)
+def _flat(grid: Grid, method: str) -> list[Cell]:
+    """A line's cells from left to right, with the paper's where it has the metric."""
+    return [cell for pair in grid.lines[method] for cell in (pair if grid.published else pair[:1])]
 
 
-def _ordered(keys: Iterable[tuple[str, str]], k: int) -> list[str]:
-    return list(dict.fromkeys(key[k] for key in keys))
+@dataclass(frozen=True)
+class _Fitted:
+    """A table for the terminal. Where it is too wide it goes on below, with the settings that had no room."""
+
+    grid: Grid
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        start, count = 0, len(self.grid.settings)
+        while start < count:
+            stop = start + 1
+            while stop < count and _width(_part(self.grid, start, stop + 1)) <= options.max_width:
+                stop += 1
+            yield _table(_part(self.grid, start, stop))
+            start = stop
+
+
+def _part(grid: Grid, start: int, stop: int) -> Grid:
+    lines = {method: line[start:stop] for method, line in grid.lines.items()}
+    return replace(grid, settings=grid.settings[start:stop], lines=lines)
+
+
+def _table(grid: Grid) -> Table:
+    table = Table(title=grid.title, title_justify="left", title_style="bold")
+    for k, name in enumerate(_header(grid)):
+        table.add_column(name, justify="left" if k == 0 else "right", no_wrap=True)
+    for method in grid.lines:
+        table.add_row(method, *(Text(_plain(cell), STYLES[cell.mark]) for cell in _flat(grid, method)))
+    return table
+
+
+def _width(grid: Grid) -> int:
+    """Of the table with its lines and the blanks beside them."""
+    lines = [_header(grid), *([method, *map(_plain, _flat(grid, method))] for method in grid.lines)]
+    return 1 + sum(3 + max(map(len, column)) for column in zip(*lines, strict=True))
+
+
+def _plain(cell: Cell) -> str:
+    return f"{cell.mark} {cell.text.replace(' ± ', '±')}".lstrip()

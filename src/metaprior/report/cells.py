@@ -1,0 +1,149 @@
+"""What stands in a table: our figure, the paper's beside it, which is better, and the digits that each deserves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from metaprior.report.methods import REFERENCES, Row
+
+TITLES = {
+    "mse": "Mean squared error (lower is better)",
+    "joint_log_likelihood": "Joint log likelihood of a task's test points, per point (higher is better)",
+    "log_likelihood": "Log likelihood of each test point (higher is better)",
+    "evidence": "Evidence of the context (higher is better)",
+    "coverage_90": "Coverage of the 90% interval (0.9 is best)",
+    "calibration_error": "Calibration error (lower is better)",
+}
+DIRECTIONS = {"mse": -1, "joint_log_likelihood": 1, "log_likelihood": 1, "evidence": 1}
+"""Metrics that the paper could be compared in: 1 where higher is better, −1 where lower is."""
+
+BETTER, WORSE = "▲", "▼"
+MOST_DECIMALS = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure as text, whether it is better or worse than the paper's, and whether it is the best of its column."""
+
+    text: str
+    mark: str = ""
+    best: bool = False
+
+
+Pair = tuple[Cell, Cell]
+NOTHING = Cell("–")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One metric: for each method (line) and setting (column) our figure and the paper's."""
+
+    title: str
+    settings: list[str]
+    lines: dict[str, list[Pair]]
+    published: bool
+
+    @property
+    def marked(self) -> bool:
+        """Whether a figure is better or worse than the paper's."""
+        return any(ours.mark for line in self.lines.values() for ours, _ in line)
+
+    @property
+    def has_best(self) -> bool:
+        """Whether a figure is the best of its column."""
+        return any(ours.best for line in self.lines.values() for ours, _ in line)
+
+
+def make_grids(rows: Sequence[Row]) -> dict[str, Grid]:
+    """A grid for each metric there is."""
+    present = {row["metric"] for row in rows}
+    return {metric: _grid([row for row in rows if row["metric"] == metric]) for metric in TITLES if metric in present}
+
+
+def mark_of(row: Row, decimals: int) -> str:
+    """▲ or ▼ if our figure differs from the paper's by more than two standard errors of the difference.
+
+    The paper's figure is rounded to so many decimals, which adds the variance of a uniform error.
+    """
+    direction = DIRECTIONS.get(row["metric"])
+    if direction is None or row["mean"] is None or row["stderr"] is None or row["paper_mean"] is None:
+        return ""
+    rounding = 10.0**-decimals / math.sqrt(12)
+    error = math.hypot(row["stderr"], row["paper_stderr"] or 0.0, rounding)
+    gain = direction * (row["mean"] - row["paper_mean"])
+    if abs(gain) <= 2 * error:
+        return ""
+    return BETTER if gain > 0 else WORSE
+
+
+def paper_decimals(rows: Iterable[Row]) -> int:
+    """How many decimals it takes to write the paper's figures."""
+    figures = [row[key] for row in rows for key in ("paper_mean", "paper_stderr") if row[key] is not None]
+    return max((len(f"{figure:.6f}".rstrip("0").partition(".")[2]) for figure in figures), default=0)
+
+
+def _grid(rows: list[Row]) -> Grid:
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    decimals = paper_decimals(rows)
+    columns = [_column([row for row in rows if row["setting"] == setting], decimals) for setting in settings]
+    return Grid(
+        title=TITLES[rows[0]["metric"]],
+        settings=[f"ñ = {setting}" if setting.isdigit() else setting for setting in settings],
+        lines={row["method"]: [column.get(row["method"], (NOTHING, NOTHING)) for column in columns] for row in rows},
+        published=any(row["paper_mean"] is not None for row in rows),
+    )
+
+
+def _column(rows: list[Row], decimals: int) -> dict[str, Pair]:
+    """The cells of one setting by method, given the paper's decimals."""
+    digits = _digits(rows, decimals)
+    best = _best(rows, digits)
+    column = {}
+    for row in rows:
+        ours = Cell(_text(row["mean"], row["stderr"], digits), mark_of(row, decimals), row["method"] in best)
+        column[row["method"]] = ours, Cell(_text(row["paper_mean"], row["paper_stderr"], decimals))
+    return column
+
+
+def _best(rows: list[Row], digits: int) -> set[str]:
+    """The best of at least two methods, several where the digits shown do not tell them apart."""
+    costs = {}
+    for row in rows:
+        if row["method"] not in REFERENCES and row["mean"] is not None:
+            costs[row["method"]] = _cost(row["metric"], round(row["mean"], digits))
+    if len(costs) < 2:
+        return set()
+    return {method for method, cost in costs.items() if cost == min(costs.values())}
+
+
+def _cost(metric: str, value: float) -> float:
+    if metric == "coverage_90":
+        return round(abs(value - 0.9), 9)  # 0.89 and 0.91 are equally good, whatever their last bits
+    return -DIRECTIONS.get(metric, -1) * value
+
+
+def _digits(rows: list[Row], decimals: int) -> int:
+    """Decimals of a column: for three digits of a typical figure, one of a typical error, and all of the paper's."""
+    wanted = [decimals]
+    if means := [abs(row["mean"]) for row in rows if row["mean"]]:
+        wanted.append(2 - _magnitude(median(means)))
+    if errors := [row["stderr"] for row in rows if row["stderr"]]:
+        wanted.append(-_magnitude(median(errors)))
+    return min(max(wanted), MOST_DECIMALS)
+
+
+def _text(mean: float | None, stderr: float | None, digits: int) -> str:
+    """Figure and error with so many decimals, fewer where that is more than four digits in all."""
+    if mean is None:
+        return NOTHING.text
+    largest = max(abs(mean), stderr or 0.0, 0.1)
+    digits = min(digits, max(3 - _magnitude(largest), 0))
+    style = f"{',' if largest >= 10_000 else ''}.{digits}f"
+    return f"{mean:z{style}}" + ("" if stderr is None else f" ± {stderr:{style}}")
+
+
+def _magnitude(value: float) -> int:
+    return math.floor(math.log10(value))

@@ -1,0 +1,69 @@
+"""What the page says about each experiment and figure."""
+
+from __future__ import annotations
+
+PAPER = "Meta-Learning Mean Functions for Gaussian Processes (Fortuin, Strathmann, Rätsch)"
+
+TITLES = {
+    "step": "Step functions (Tab. 1)",
+    "sinusoid": "Sinusoids (Tab. S1)",
+    "mnist": "MNIST image completion (Tab. S2)",
+    "icu": "Patients in intensive care (Tab. 2)",
+}
+
+DESCRIPTIONS = {
+    "step": (
+        "A task is a function that jumps once, from 0 to 1 or from 1 to 0, somewhere in [−1, 1]; it is seen at 50 "
+        "points of [−2, 2]. Four priors are meta-learned from many such functions: with or without a deep mean, "
+        "with a plain or a deep kernel. A new function is then predicted from ñ of its points. How low the error "
+        "can get is known here: the bayes limit enumerates all functions that agree with the context, and the "
+        "linear limit is the Gaussian process with the step process's own mean and covariance."
+    ),
+    "sinusoid": (
+        "A task is a sample of a Gaussian process whose mean is sin(x), seen at 50 points of [−5, 5]. A deep mean "
+        "is meta-learned from such samples and compared with a zero mean and with the true one, when a new function "
+        "is predicted from ñ of its points. In the rows called refitted the RBF kernel is fitted on each context by "
+        "its evidence, as the paper seems to have done; in the others it is known."
+    ),
+    "mnist": (
+        "A task is an image of a handwritten digit: a function from the place of a pixel to its brightness. Priors "
+        "are meta-learned from the training images, and a test image is completed from ñ of its 784 pixels, chosen "
+        "at random. The neural network has no Gaussian process and knows nothing of the context; the mean fit on "
+        "target is trained on the context alone, and shows what happens without meta-learning."
+    ),
+    "icu": (
+        "A task is the measurements of one variable of one patient during 48 hours in intensive care (PhysioNet "
+        "Challenge 2012). For each variable one prior is meta-learned from the whole series of earlier patients; a "
+        "new patient's second day is then predicted from the first. The variables have different units, so figures "
+        "compare within a column only."
+    ),
+}
+
+_PERFORMANCE = (
+    "Error and likelihood against the number of context points. Solid lines are ours, with one standard error "
+    "(often smaller than the marker); hollow markers and dashed lines are the paper's; dotted lines are limits."
+)
+
+CAPTIONS = {
+    ("step", "performance"): _PERFORMANCE,
+    ("step", "reconstructions"): (
+        "A step as each prior sees it from ñ points. The line is the posterior mean of the function, the band two "
+        "standard deviations around it."
+    ),
+    ("sinusoid", "samples"): "Samples of the process, its true mean, and the mean that was learned from such samples.",
+    ("mnist", "performance"): _PERFORMANCE,
+    ("mnist", "reconstructions"): (
+        "Digits completed from ñ pixels. The first line is what the methods were given (blue pixels are unknown), "
+        "the last is the truth; between them each method's posterior mean."
+    ),
+    ("icu", "residuals"): (
+        "Are the intervals right? Quantiles of the standardised error (y − mean) / sd on the second day, against "
+        "those of a standard normal. On the dashed diagonal a method is calibrated. The 90% interval is the grey "
+        "band: a line that leaves it outside the dotted lines covers too much, one that leaves it between them too "
+        "little. Beyond ±4 the scale is logarithmic: heavy tails."
+    ),
+    ("icu", "patients"): (
+        "Patients of the test set, three for each variable. The band is the 90% interval for a new measurement, "
+        "given the first day (filled points); the hollow points were to be predicted."
+    ),
+}
