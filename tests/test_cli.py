@@ -11,7 +11,7 @@ import pytest
 
 import metaprior
 from metaprior.cli import reproduce
-from metaprior.experiments import Options
+from metaprior.experiments import Options, mnist
 
 METAPRIOR = str(Path(sys.executable).with_name("metaprior"))
 
@@ -22,23 +22,30 @@ def run(*arguments, cwd=None):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "figure", "methods"),
+    ("experiment", "figures", "sizes", "methods"),
     [
-        ("step", "reconstructions", ["vanilla", "learned kernel", "learned mean", "learned both"]),
-        ("sinusoid", "samples", ["zero mean", "true mean", "learned mean"]),
+        (
+            "step",
+            ["performance", "reconstructions"],
+            (1, 5, 20),
+            ["vanilla", "learned kernel", "learned mean", "learned both"],
+        ),
+        ("sinusoid", ["samples"], (1, 5, 20), ["zero mean", "true mean", "learned mean"]),
+        ("mnist", ["performance", "reconstructions"], (3, 10, 30), list(mnist.METHODS)),
     ],
 )
-def test_quick_experiments_end_to_end(experiment, figure, methods, tmp_path):
+def test_quick_experiments_end_to_end(experiment, figures, sizes, methods, tmp_path):
     done = run("reproduce", experiment, "--quick", "--seed", "3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "Mean squared error" in done.stdout
-    files = {"results.json", "tasks.parquet", "curves.npz", "table.md", f"{figure}.png", f"{figure}.svg"}
+    files = {"results.json", "tasks.parquet", "curves.npz", "table.md", "report.html"}
+    files |= {f"{name}.{kind}" for name in figures for kind in ("png", "svg")}
     assert {path.name for path in tmp_path.iterdir()} == files
-    assert (tmp_path / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+    assert all((tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in figures)
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["settings"]["seed"] == 3
     assert found["settings"]["quick"] is True
-    assert {row["setting"] for row in found["rows"]} == {"1", "5", "20"}
+    assert {row["setting"] for row in found["rows"]} == set(map(str, sizes))
     assert set(methods) <= {row["method"] for row in found["rows"]}
     assert all(np.isfinite(row["mean"]) for row in found["rows"])
     table = (tmp_path / "table.md").read_text()

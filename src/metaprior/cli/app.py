@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 
 import metaprior
-from metaprior.cli.reproduce import reproduce_experiment
+from metaprior.cli.data import data_app
+from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.experiments import EXPERIMENTS, Options
 from metaprior.learning import OPTIMIZERS
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+app.add_typer(data_app, name="data")
 
 
 def _version(show: bool) -> None:
@@ -39,7 +41,7 @@ def common(
 
 @app.command(epilog="Example: metaprior reproduce step --methods 'learned mean,learned both' --out out/step")
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}; or all.")],
     out: Annotated[
         Path | None, typer.Option(help="Folder for results, table and figures; default out/EXPERIMENT.")
     ] = None,
@@ -49,8 +51,15 @@ def reproduce(
         str, typer.Option(help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD).")
     ] = "lbfgs",
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes a few seconds.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")
+    ] = None,
 ) -> None:
-    """Run an experiment of the paper: table beside the paper's figures, result files, figures."""
+    """Run an experiment of the paper: table beside the paper's, claims judged, figures, and a page with all of it."""
     rows = tuple(name.strip() for name in methods.split(",")) if methods else ()
-    options = Options(seed=seed, methods=rows, optimizer=optimizer, quick=quick)  # type: ignore[arg-type]
-    reproduce_experiment(experiment, options, out or Path("out") / experiment)
+    options = Options(seed=seed, methods=rows, optimizer=optimizer, quick=quick, data=data)  # type: ignore[arg-type]
+    folder = out or Path("out") / experiment
+    if experiment == "all":
+        reproduce_all(options, folder)
+    else:
+        reproduce_experiment(experiment, options, folder)

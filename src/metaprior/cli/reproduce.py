@@ -6,29 +6,52 @@ from pathlib import Path
 
 from rich.console import Console
 
-from metaprior.errors import UnknownNameError
-from metaprior.experiments import EXPERIMENTS, Options, run_experiment
+from metaprior.errors import OptionError
+from metaprior.experiments import EXPERIMENTS, Options, Results, check_experiment, run_experiment
 from metaprior.output import prepare_folder, write_whole
-from metaprior.report import draw_figures, markdown_tables, terminal_tables
+from metaprior.report import draw_figures, markdown_tables, terminal_claims, terminal_tables, write_page
 
 
 def reproduce_experiment(name: str, options: Options, folder: Path) -> None:
-    """Run, write the result files, and make table and figures from them."""
-    if name not in EXPERIMENTS:
-        raise UnknownNameError("experiment", name, EXPERIMENTS)
+    """Run, write the result files, and make table, figures and page from them."""
+    check_experiment(name, options)
     prepare_folder(folder)
     results = run_experiment(name, options)
     results.write(folder)
     text = markdown_tables(results.rows)
     write_whole(folder / "table.md", lambda path: path.write_text(text))
-    figures = draw_figures(name, results.curves, folder)
-    console = Console()
-    if not console.is_terminal:  # nothing to fit into: keep whole lines
-        console.width = 160
+    figures = draw_figures(name, results.rows, results.curves, folder)
+    write_page([folder], folder / "report.html")
+    _show(results, folder, [path.name for path in figures])
+
+
+def reproduce_all(options: Options, folder: Path) -> None:
+    """Every experiment in a folder of its own, and one page of them all."""
+    if options.methods:
+        raise OptionError("the experiments have different rows: choose them with --methods for one experiment.")
+    for name in EXPERIMENTS:
+        check_experiment(name, options)
+    for name in EXPERIMENTS:
+        reproduce_experiment(name, options, folder / name)
+    write_page([folder / name for name in EXPERIMENTS], folder / "report.html")
+    _console().print(f"All experiments on one page: {folder / 'report.html'}", highlight=False)
+
+
+def _show(results: Results, folder: Path, figures: list[str]) -> None:
+    console = _console()
     for table in terminal_tables(results.rows):
         console.print(table)
+    for line in terminal_claims(results.claims):
+        console.print(line)
     total = sum(results.seconds.values())
     memory = f", {results.peak_memory_mb:.0f} MB" if results.peak_memory_mb else ""
     console.print(f"{total:.0f} seconds{memory}. Written to {folder}:", highlight=False)
-    files = ["results.json", "tasks.parquet", "curves.npz", "table.md", *(path.name for path in figures)]
+    files = ["report.html", "results.json", "tasks.parquet", "curves.npz", "table.md", *figures]
     console.print("  " + ", ".join(files), highlight=False)
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:  # nothing to fit into: keep whole lines
+        console.width = 160
+    return console

@@ -2,19 +2,37 @@
 
 from collections.abc import Callable
 
+from metaprior.data import find
 from metaprior.errors import UnknownNameError
-from metaprior.experiments import sinusoid, step
+from metaprior.experiments import icu, mnist, sinusoid, step
+from metaprior.experiments.claims import judge
 from metaprior.experiments.options import Options
 from metaprior.experiments.results import Results
 
-EXPERIMENTS: dict[str, Callable[[Options], Results]] = {"sinusoid": sinusoid.run, "step": step.run}
+EXPERIMENTS: dict[str, Callable[[Options], Results]] = {
+    "sinusoid": sinusoid.run,
+    "step": step.run,
+    "mnist": mnist.run,
+    "icu": icu.run,
+}
+
+
+def check_experiment(name: str, options: Options) -> None:
+    """Whether an experiment is known and its data files are there, before any work is done."""
+    if name not in EXPERIMENTS:
+        raise UnknownNameError("experiment", name, EXPERIMENTS)
+    if name == "mnist" and not options.quick:
+        find("mnist", options.data)
+    if name == "icu":
+        find("physionet2012", options.data)
 
 
 def run_experiment(name: str, options: Options) -> Results:
-    """An experiment by name."""
-    if name not in EXPERIMENTS:
-        raise UnknownNameError("experiment", name, EXPERIMENTS)
-    return EXPERIMENTS[name](options)
+    """An experiment by name, with the paper's claims about it judged."""
+    check_experiment(name, options)
+    results = EXPERIMENTS[name](options)
+    results.claims = judge(results)
+    return results
 
 
-__all__ = ["EXPERIMENTS", "Options", "Results", "run_experiment"]
+__all__ = ["EXPERIMENTS", "Options", "Results", "check_experiment", "run_experiment"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from metaprior.seeds import generator_of
 
 @dataclass(frozen=True)
 class Options:
-    """seed: of everything random. methods: rows to run, none means all. quick: a few seconds, for trying."""
+    """seed: of everything random. methods: rows to run, none means all. quick: a few seconds, for trying.
+
+    data: the folder with the data files, where it is neither in METAPRIOR_DATA nor in the cache.
+    """
 
     seed: int = 0
     methods: tuple[str, ...] = ()
     optimizer: OptimizerName = "lbfgs"
     quick: bool = False
     progress: bool = True
+    data: Path | None = None
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:

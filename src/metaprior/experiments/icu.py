@@ -1,0 +1,194 @@
+"""Patients in intensive care (Tab. 2): from the first 24 hours of a variable, predict the next 24."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from metaprior.baselines import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork
+from metaprior.data import load_physionet
+from metaprior.experiments.options import Options, derived_seeds
+from metaprior.experiments.published import PUBLISHED
+from metaprior.experiments.results import Results
+from metaprior.experiments.running import INITIALISATION, timed, training_record
+from metaprior.inference import InUnits, Method, Predictive
+from metaprior.learning import OptimizerName
+from metaprior.model import MetaGP
+from metaprior.priors import CONFIGURATIONS
+from metaprior.progress import progress_bar
+from metaprior.scoring import score
+from metaprior.tasks import ContextTarget, Tasks
+
+VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
+METHODS = (*CONFIGURATIONS, "neural network", "mean fit on target", "last value", "context mean")
+HIDDEN = (128, 64)
+GAIN = 1.0
+"""Of the networks' initial weights: patients have few points, and smooth starts leave more of them to be learned."""
+
+EPOCHS: dict[OptimizerName, int] = {"algorithm1": 20, "adam": 500, "lbfgs": 500}
+CHECK_EVERY: dict[OptimizerName, int] = {"algorithm1": 1, "adam": 5, "lbfgs": 5}
+QUICK = 300
+"""Patients of each set in a quick run."""
+
+PROBABILITIES = np.concatenate([[0.0005, 0.001, 0.0025], np.linspace(0.005, 0.995, 100), [0.9975, 0.999, 0.9995]])
+"""Where the quantiles of the standardised residuals are taken, for the figure."""
+
+SHOWN = 3
+"""Patients of each variable in the figure."""
+
+
+def run(options: Options) -> Results:
+    """The whole experiment: set-a meta-trains, set-b is touched once."""
+    chosen = options.chosen(METHODS)
+    seeds = derived_seeds(options.seed, ["held out", "patients"])
+    settings: dict[str, Any] = {
+        "seed": options.seed,
+        "quick": options.quick,
+        "optimizer": options.optimizer,
+        "context": "measurements of the first 24 hours (minutes < 1440)",
+        "hidden": list(HIDDEN),
+        "activation": "sigmoid",
+        "gain": GAIN,
+        "initialisation": INITIALISATION.replace("gain 4", f"gain {GAIN:g}"),
+        "meta_patients": {},
+        "test_patients": {},
+        "notes": [],
+        "training": {},
+    }
+    results = Results("icu", settings)
+    with progress_bar("reading", 2, show=options.progress) as advance:
+        meta = load_physionet("set-a", VARIABLES, options.data)
+        advance("set-a")
+        test = load_physionet("set-b", VARIABLES, options.data)
+        advance("set-b")
+    for variable in VARIABLES:
+        few = range(QUICK) if options.quick else range(len(meta[variable]))
+        patients = _Patients(variable, meta[variable].select(few), test[variable], options, seeds)
+        settings["meta_patients"][variable] = len(few)
+        settings["test_patients"][variable] = len(patients.target)
+        settings["notes"] += patients.notes
+        for name in chosen:
+            with timed(results, name):
+                method = patients.fit(name)
+                posterior = method.predict(patients.context, patients.target)
+                scores = score(posterior, patients.target)
+                results.add(name, variable, scores, PUBLISHED["icu"].get(name))
+            if isinstance(method, (MetaGP, NeuralNetwork)):
+                settings["training"][f"{name}, {variable}"] = training_record(method)
+            _note_residuals(results, name, variable, posterior, patients.target)
+            if name == "learned both":
+                _show_patients(results, variable, method, patients, seeds["patients"])
+    results.close()
+    return results
+
+
+def first_day(x: Tensor) -> Bool[Tensor, " N"]:
+    """Whether each point lies in the first 24 hours."""
+    return x[:, 0] < 24
+
+
+class _Patients:
+    """One variable's patients, and every method fitted to them."""
+
+    def __init__(self, variable: str, meta: Tasks, test: Tasks, options: Options, seeds: dict[str, int]) -> None:
+        self.variable, self.options = variable, options
+        self.held_out, self.training = meta.split(0.1, seeds["held out"])
+        both_days = split_days(test)
+        if options.quick:
+            some = range(min(QUICK, len(both_days.target)))
+            both_days = ContextTarget(both_days.context.select(some), both_days.target.select(some))
+        self.context, self.target = both_days
+        self.notes = [f"set-a, {variable}: {note}" for note in meta.notes]
+        self.notes += [f"set-b, {variable}: {note}" for note in test.notes]
+        self._vanilla: MetaGP | None = None
+
+    def fit(self, name: str) -> Method:
+        """A method by name, fitted on set-a."""
+        seed, progress = self.options.seed, self._label(name)
+        if name in CONFIGURATIONS:
+            return self._learned(name)
+        if name == "mean fit on target":
+            gp = self._learned("vanilla")
+            own = MeanFitOnTarget(gp.prior_, seed=seed, progress=progress, hidden=HIDDEN, dtype=torch.float32)
+            return InUnits(own, gp.scaler_).fit(self.training)
+        if name == "neural network":
+            epochs = self._epochs("lbfgs")
+            network = NeuralNetwork(
+                contexts=_as_at_test,
+                held_out=self.held_out,
+                seed=seed,
+                max_epochs=epochs,
+                progress=progress,
+                hidden=HIDDEN,
+                gain=GAIN,
+            )
+            return network.fit(self.training)
+        kind = {"last value": LastValue, "context mean": ContextMean}[name]
+        return kind(contexts=_as_at_test, held_out=self.held_out, seed=seed).fit(self.training)
+
+    def _learned(self, name: str) -> MetaGP:
+        if name == "vanilla" and self._vanilla is not None:
+            return self._vanilla
+        optimizer = self.options.optimizer
+        gp = MetaGP(
+            *CONFIGURATIONS[name],
+            hidden=HIDDEN,
+            gain=GAIN,
+            optimizer=optimizer,
+            max_epochs=self._epochs(optimizer),
+            check_every=CHECK_EVERY[optimizer],
+            held_out=self.held_out,
+            seed=self.options.seed,
+            progress=self._label(name),
+        ).fit(self.training)
+        self._vanilla = gp if name == "vanilla" else self._vanilla
+        return gp
+
+    def _epochs(self, optimizer: OptimizerName) -> int:
+        return min(EPOCHS[optimizer], 20) if self.options.quick else EPOCHS[optimizer]
+
+    def _label(self, name: str) -> str | bool:
+        return f"{self.variable}, {name}" if self.options.progress else False
+
+
+def split_days(tasks: Tasks) -> ContextTarget:
+    """The first day to condition on and the rest to predict, of the patients who have measurements in both."""
+    context, target = tasks.context_target(where=first_day)
+    both = (context.sizes > 0) & (target.sizes > 0)
+    return ContextTarget(context.select(both), target.select(both))
+
+
+def _as_at_test(tasks: Tasks) -> list[ContextTarget]:
+    return [split_days(tasks)]
+
+
+def _note_residuals(results: Results, name: str, variable: str, posterior: Predictive, target: Tasks) -> None:
+    """Quantiles of (y − mean) / sd over all test points: they show why an interval covers too much or too little."""
+    standardised = ((target.y - posterior.mean) / posterior.sd)[:, 0].numpy()
+    results.curves["z probabilities"] = PROBABILITIES
+    results.curves[f"{name} {variable} z"] = np.quantile(standardised, PROBABILITIES)
+
+
+def _show_patients(results: Results, variable: str, method: Method, patients: _Patients, seed: int) -> None:
+    """Some patients as the method sees them from their first day, for the figure."""
+    known, wanted = patients.context.sizes, patients.target.sizes
+    rich = torch.nonzero((known >= known.median()) & (wanted >= wanted.median()))[:, 0]
+    order = np.random.default_rng(seed).permutation(rich.numpy())[:SHOWN].tolist()
+    context, target = patients.context.select(order), patients.target.select(order)
+    hours = torch.linspace(0, 48, 193, dtype=torch.float64)
+    posterior = method.predict(context, Tasks.from_inputs([hours] * len(order), context.ids))
+    lower, upper = posterior.interval(0.9)
+    for j, (first, second) in enumerate(zip(context, target, strict=True)):
+        label, rows = f"{variable} example {j}", slice(j * len(hours), (j + 1) * len(hours))
+        results.curves |= {
+            f"{label} x": torch.cat([first.x, second.x])[:, 0].numpy(),
+            f"{label} y": torch.cat([first.y, second.y])[:, 0].numpy(),
+            f"{label} hours": hours.numpy(),
+            f"{label} mean": posterior.mean[rows, 0].numpy(),
+            f"{label} lower": lower[rows, 0].numpy(),
+            f"{label} upper": upper[rows, 0].numpy(),
+        }
