@@ -83,6 +83,19 @@ def test_tasks_on_one_grid_are_found_without_sorting():
     assert not on_one_grid(tasks.select([0, 1]))  # too few to be worth it
 
 
+def test_batches_share_their_distinct_points():
+    tasks = mixed()
+    laid_out = batches(tasks)
+    assert len(laid_out) > 2
+    distinct = laid_out[0].inputs.distinct
+    assert all(batch.inputs.distinct is distinct for batch in laid_out)
+    assert len(distinct) == len(np.unique(tasks.x.numpy()))
+    for batch in laid_out:
+        first, size = int(batch.tasks[0]), int(tasks.sizes[batch.tasks[0]])
+        seen = distinct[batch.inputs.index[0, :size]][:, 0]
+        assert sorted(seen.tolist()) == sorted(tasks[first].x[:, 0].tolist())
+
+
 def test_the_scatter_of_many_tasks_is_summed_in_parts(monkeypatch):
     tasks = shared(count=11)
     whole = batches(tasks)[0].scatter

@@ -46,6 +46,8 @@ HOLDS_IN_PAPER = {
     "icu-both-beats-kernel": True,
     "icu-mean-moves-mse": None,  # no vanilla row
     "icu-kernel-moves-likelihood": None,
+    "icu-both-beats-last-value-and-context-mean": None,  # no such rows
+    "icu-both-not-worse-on-creatinine": None,
 }
 
 # Means by method, metric and setting with which every claim holds.
@@ -77,6 +79,8 @@ WORLDS = {
         "learned kernel": {"mse": [60.0] * 5, "log_likelihood": [-5.0] * 5},
         "learned mean": {"mse": [10.0] * 5, "log_likelihood": [-2.5] * 5},
         "learned both": {"mse": [9.0] * 5, "log_likelihood": [-2.4] * 5},
+        "last value": {"mse": [12.0] * 5},
+        "context mean": {"mse": [11.0] * 3 + [9.0, 11.0]},
     },
 }
 
@@ -107,6 +111,8 @@ FAILING = {
     "icu-both-beats-kernel": ("learned both", "mse", 4, 70.0, "BUN, MSE: worse"),
     "icu-mean-moves-mse": ("learned kernel", "mse", 1, 500.0, "Urine: less"),
     "icu-kernel-moves-likelihood": ("learned kernel", "log_likelihood", 0, -3.1, "GCS: less"),
+    "icu-both-beats-last-value-and-context-mean": ("last value", "mse", 1, 9.0, "Urine, against last value"),
+    "icu-both-not-worse-on-creatinine": ("last value", "mse", 3, 8.0, "Creatinine, against last value: worse"),
 }
 
 

@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 
 from docs.refresh import PAGES, refreshed
+from metaprior.data import DATASETS
+from metaprior.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-COMMANDS = [
-    line
-    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("metaprior ")
-]
+
+
+def commands(fence):
+    blocks = re.findall(rf"```{fence}\n(.*?)```", README, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.startswith("metaprior ")]
+
+
+COMMANDS, LONG = commands("sh"), commands("bash")  # those that run here, and those that need data or many minutes
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -30,8 +34,19 @@ def test_tables_are_those_of_the_result_files(page):
 
 
 def test_the_readme_has_commands_and_examples():
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 5
+    assert len(LONG) == 6
     assert len(EXAMPLES) == 2
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_readme_commands_that_need_data_or_time_exist(command):
+    _, *words = shlex.split(command)
+    if words[0] == "reproduce":
+        assert words[1] in (*EXPERIMENTS, "all")
+        assert set(words[2::2]) <= {"--data"}
+    else:
+        assert words[:2] == ["data", "list"] or (words[:2] == ["data", "fetch"] and words[2] in DATASETS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -132,9 +132,9 @@ def test_an_outlier_does_not_take_the_digits_of_its_column():
 
 def test_no_negative_zero_and_a_dash_for_nothing():
     assert texts(row(mean=-1e-7, stderr=0.01), row("b", mean=None, stderr=None), row("c", mean=0.5, stderr=0.01)) == [
-        ["0.000 ± 0.010", "–"],
+        ["0.0000 ± 0.0100", "–"],
         ["–", "–"],
-        ["0.500 ± 0.010", "–"],
+        ["0.5000 ± 0.0100", "–"],
     ]
 
 

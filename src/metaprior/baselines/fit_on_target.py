@@ -11,11 +11,14 @@ from torch import Tensor
 
 from metaprior.inference import Conditional, ContextBatch, Posterior
 from metaprior.inference.evidence import at_inputs, check_fits, covariance_matrix
-from metaprior.inference.factor import factor, mean_over
+from metaprior.inference.factor import factor, inverse, mean_over
 from metaprior.priors import DeepMean, DeepMeans, NetworkOptions, Prior
 from metaprior.progress import progress_bar
 from metaprior.tasks import Padded, Tasks
 from metaprior.tasks.batches import padded
+
+POINTS = 4096
+"""Points of some contexts that are fitted at a time: what the networks make of them then stays in the cache."""
 
 CHECK_EVERY = 50
 """Steps between two looks at the evidence."""
@@ -34,7 +37,7 @@ class MeanFitOnTarget:
         prior: Prior,
         *,
         rate: float = 1e-2,
-        max_steps: int = 2000,
+        max_steps: int = 1000,
         tolerance: float = 1e-3,
         seed: int = 0,
         progress: bool | str = False,
@@ -69,24 +72,27 @@ class MeanFitOnTarget:
             with torch.no_grad():
                 A = covariance_matrix(self.prior, at_inputs(self.prior, batch), batch.mask)
             L = factor(A, None, mean_over(A.diagonal(dim1=-2, dim2=-1), batch.mask)).L
-            contexts = _Contexts(means, batch, torch.cholesky_inverse(L))
-            contexts.run(self.rate, self.max_steps, self.tolerance)
+            few = max(POINTS // batch.mask.shape[1], 1)
+            for which in torch.arange(len(batch.tasks), device=L.device).split(few):
+                contexts = _Contexts(means, batch, L, which)
+                contexts.run(self.rate, self.max_steps, self.tolerance)
         return Prior(means, self.prior.kernel, self.prior.noise, learn=())
 
 
 class _Contexts:
     """Some contexts, and the networks that are being fitted to them: `½ (y − m)ᵀ A⁻¹ (y − m)` of each falls."""
 
-    def __init__(self, means: DeepMeans, batch: Padded, inverse: Float[Tensor, "b n n"]) -> None:
+    def __init__(self, means: DeepMeans, batch: Padded, L: Float[Tensor, "b n n"], which: Int[Tensor, " k"]) -> None:
         self.means, self.like = means, means.values[0].detach()
-        self.x, self.y = (v.to(self.like) for v in (batch.inputs.distinct[batch.inputs.index], batch.y))
-        self.mask, self.inverse = batch.mask, inverse.to(self.like)
-        self.alive: Int[Tensor, " b"] = torch.arange(len(batch.tasks), device=self.like.device)
+        self.x = batch.inputs.distinct[batch.inputs.index[which]].to(self.like)
+        self.y, self.mask = batch.y[which].to(self.like), batch.mask[which]
+        self.inverse = inverse(L[which]).to(self.like)
+        self.alive = which
         self.best = torch.full((len(batch.tasks),), torch.inf).to(self.like)
 
     def run(self, rate: float, max_steps: int, tolerance: float) -> None:
         """Adam until no task's loss falls any more; each task keeps the parameters of its best look."""
-        values = [value.detach().clone() for value in self.means.values]
+        values = [value.detach()[self.alive] for value in self.means.values]
         moments = [(torch.zeros_like(value), torch.zeros_like(value)) for value in values]
         enough = tolerance * self.mask.sum(1).to(self.like) * self.y.shape[-1]
         for step in range(max_steps + 1):

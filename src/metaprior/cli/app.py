@@ -48,8 +48,12 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     methods: Annotated[str | None, typer.Option(help="Rows to run, separated by commas; default all.")] = None,
     optimizer: Annotated[
-        str, typer.Option(help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD).")
-    ] = "lbfgs",
+        str | None,
+        typer.Option(
+            help=f"How the priors are learned: {', '.join(OPTIMIZERS)} (algorithm1: the paper's SGD); "
+            "default the experiment's own choice."
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes a few seconds.")] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")

@@ -97,6 +97,26 @@ class Compared:
 
 
 @dataclass(frozen=True)
+class NotWorse:
+    """A method is nowhere worse than any of the others."""
+
+    method: str
+    others: tuple[str, ...]
+    metrics: tuple[str, ...]
+    settings: tuple[str, ...]
+
+    def findings(self, table: Table) -> list[Finding]:
+        (metric,) = self.metrics
+        found = []
+        for setting in self.settings:
+            for other in self.others:
+                beside = advantage(table, metric, setting, self.method, other)
+                place = f"{_setting(setting)}, against {other}"
+                found.append(_finding(place, beside, beside.not_below, ("better", "worse")))
+        return found
+
+
+@dataclass(frozen=True)
 class MovesMore:
     """Learning one thing changes a metric more than learning another: nowhere less, and somewhere more.
 

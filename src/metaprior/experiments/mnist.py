@@ -53,7 +53,7 @@ def run(options: Options) -> Results:
         "seed": options.seed,
         "quick": options.quick,
         "data": "8 × 8 digits" if options.quick else "MNIST",
-        "optimizer": options.optimizer,
+        "optimizer": options.learned_by,
         "meta_images": len(images.training) + len(images.held_out),
         "held_out_images": len(images.held_out),
         "test_images": len(images.test),
@@ -201,7 +201,7 @@ class _Experiment:
         return found
 
     def _learned(self, name: str, floor: float, brief: bool = False) -> MetaGP:
-        optimizer = "lbfgs" if brief else self.options.optimizer
+        optimizer = "lbfgs" if brief else self.options.learned_by
         label = f"noise floor {floor:g}" if brief else name
         gp = MetaGP(
             *CONFIGURATIONS[name],

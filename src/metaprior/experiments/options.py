@@ -17,20 +17,26 @@ from metaprior.seeds import generator_of
 class Options:
     """seed: of everything random. methods: rows to run, none means all. quick: a few seconds, for trying.
 
+    optimizer: how the priors are learned; none means the experiment's own choice.
     data: the folder with the data files, where it is neither in METAPRIOR_DATA nor in the cache.
     """
 
     seed: int = 0
     methods: tuple[str, ...] = ()
-    optimizer: OptimizerName = "lbfgs"
+    optimizer: OptimizerName | None = None
     quick: bool = False
     progress: bool = True
     data: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
+        if self.optimizer is not None and self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         generator_of(self.seed)  # refuses what is no seed
+
+    @property
+    def learned_by(self) -> OptimizerName:
+        """The optimizer where the experiment has no choice of its own."""
+        return self.optimizer or "lbfgs"
 
     def chosen(self, known: Sequence[str]) -> tuple[str, ...]:
         """The methods to run, in the experiment's order."""

@@ -37,7 +37,7 @@ def run(options: Options) -> Results:
     settings: dict[str, Any] = {
         "seed": options.seed,
         "quick": options.quick,
-        "optimizer": options.optimizer,
+        "optimizer": options.learned_by,
         "meta_functions": meta_count,
         "test_functions": test_count,
         "hidden": list(HIDDEN),
@@ -78,7 +78,7 @@ def draw_sinusoids(count: int, seed: int) -> Tasks:
 
 def _with_mean(name: str, options: Options) -> MetaGP:
     mean = {"zero mean": "zero", "true mean": _sine, "learned mean": "deep"}[name]
-    sgd = options.optimizer == "algorithm1"
+    sgd = options.learned_by == "algorithm1"
     epochs = PAPER_EPOCHS if sgd else None
     return MetaGP(
         mean,
@@ -87,7 +87,7 @@ def _with_mean(name: str, options: Options) -> MetaGP:
         hidden=HIDDEN,
         learn=("mean",),
         scale=False,
-        optimizer=options.optimizer,
+        optimizer=options.learned_by,
         learning_rate=SGD_RATE if sgd else None,
         max_epochs=(2 if sgd else 60) if options.quick else epochs,
         patience=PAPER_EPOCHS if sgd else 5,

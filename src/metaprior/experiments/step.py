@@ -39,7 +39,7 @@ def run(options: Options) -> Results:
     settings: dict[str, Any] = {
         "seed": options.seed,
         "quick": options.quick,
-        "optimizer": options.optimizer,
+        "optimizer": options.learned_by,
         "meta_functions": meta_count,
         "held_out_functions": len(held_out),
         "test_functions": test_count,
@@ -146,7 +146,7 @@ def _score_bayes_limit(results: Results, test: Tasks, seed: int) -> None:
 
 def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> MetaGP:
     mean, kernel = CONFIGURATIONS[name]
-    optimizer = "lbfgs" if brief else options.optimizer
+    optimizer = "lbfgs" if brief else options.learned_by
     epochs = 300 if brief else EPOCHS[optimizer]
     return MetaGP(
         mean,

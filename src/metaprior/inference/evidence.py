@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from metaprior.errors import DataError, NumericalError
-from metaprior.inference.factor import factor, mean_over, padded_identity
+from metaprior.inference.factor import factor, inverse, mean_over, padded_identity
 from metaprior.priors import AtPoints, Prior
 from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
@@ -53,9 +53,9 @@ def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
     return Evidence(fit, complexity, normaliser, max(part.jitter for part in parts))
 
 
-def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable]) -> Evidence:
+def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable], at_distinct: AtPoints | None = None) -> Evidence:
     """The evidence of each task of a batch, in the batch's order."""
-    z = at_inputs(prior, batch)
+    z = at_inputs(prior, batch, at_distinct)
     if isinstance(batch, Padded):
         residual = torch.where(batch.mask[..., None], batch.y - z.mean, 0.0)
         A, names = covariance_matrix(prior, z, batch.mask), [ids[i] for i in batch.tasks.tolist()]
@@ -81,18 +81,26 @@ def summed_evidence(
     Tasks with identical inputs enter through their count, mean and scatter: one factorisation however many they
     are. With `per_point` each task's evidence is divided by its number of points first.
     """
-    terms = [_batch_sum(prior, batch, ids, per_point) for batch in laid_out]
+    said: dict[int, AtPoints] = {}  # what the prior says of distinct points that batches have in common
+    terms = []
+    for batch in laid_out:
+        key = id(batch.inputs.distinct)
+        if key not in said and not prior.has_own_means:
+            said[key] = prior.at(batch.inputs.distinct)
+        terms.append(_batch_sum(prior, batch, ids, per_point, said.get(key)))
     fit, complexity, normaliser = (torch.stack([term.terms[k] for term in terms]).sum() for k in range(3))
     return Evidence(fit, complexity, normaliser, max(term.jitter for term in terms))
 
 
-def _batch_sum(prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: bool) -> Evidence:
+def _batch_sum(
+    prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: bool, at_distinct: AtPoints | None
+) -> Evidence:
     if isinstance(batch, Padded):
-        terms = task_evidence(prior, batch, ids)
+        terms = task_evidence(prior, batch, ids, at_distinct)
         weight = 1 / batch.mask.sum(1).to(terms[0]) if per_point else torch.ones_like(terms[0])
         fit, complexity, normaliser = ((weight * term).sum() for term in terms.terms)
         return Evidence(fit, complexity, normaliser, terms.jitter)
-    z = at_inputs(prior, batch)
+    z = at_inputs(prior, batch, at_distinct)
     count, n, p = batch.y.shape
     quadratic, trace, logdet, jitter = gaussian_terms(
         covariance_matrix(prior, z), batch.mean - z.mean, batch.scatter, [ids[int(batch.tasks[0])]]
@@ -102,12 +110,12 @@ def _batch_sum(prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: b
     return Evidence(half * fit, half * p * logdet.sum(), half * normaliser, jitter)
 
 
-def at_inputs(prior: Prior, batch: Batch) -> AtPoints:
-    """What the prior says of each point of a batch, computed once per distinct point."""
+def at_inputs(prior: Prior, batch: Batch, at_distinct: AtPoints | None = None) -> AtPoints:
+    """What the prior says of each point of a batch, computed once per distinct point (or known of those already)."""
     inputs = batch.inputs
     if prior.has_own_means:  # the same point has another mean in another task
         return prior.at(inputs.distinct[inputs.index])
-    return prior.at(inputs.distinct).gather(inputs.index)
+    return (prior.at(inputs.distinct) if at_distinct is None else at_distinct).gather(inputs.index)
 
 
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
@@ -172,22 +180,22 @@ class _GaussianTerms(torch.autograd.Function):
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
             return half.square().sum(-2), trace, logdet
-        inverse = torch.cholesky_inverse(L)
-        alpha = inverse @ R
-        trace = (inverse * S).sum((-2, -1)) if S is not None else logdet.new_zeros(len(A))
-        ctx.save_for_backward(inverse, alpha, S)
+        A_inverse = inverse(L)
+        alpha = A_inverse @ R
+        trace = (A_inverse * S).sum((-2, -1)) if S is not None else logdet.new_zeros(len(A))
+        ctx.save_for_backward(A_inverse, alpha, S)
         return (R * alpha).sum(-2), trace, logdet
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, quadratic: Tensor, trace: Tensor, logdet: Tensor) -> Any:
-        inverse, alpha, S = ctx.saved_tensors
+        A_inverse, alpha, S = ctx.saved_tensors
         grad_A = grad_R = None
         weighted = quadratic[:, None, :] * alpha
         if ctx.needs_input_grad[0]:
-            grad_A = logdet[:, None, None] * inverse - weighted @ alpha.mT
+            grad_A = logdet[:, None, None] * A_inverse - weighted @ alpha.mT
             if S is not None:
-                grad_A = grad_A - trace[:, None, None] * (inverse @ S @ inverse)
+                grad_A = grad_A - trace[:, None, None] * (A_inverse @ S @ A_inverse)
         if ctx.needs_input_grad[1]:
             grad_R = 2 * weighted
         return grad_A, grad_R, None, None, None, None

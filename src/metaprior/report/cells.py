@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import median_low
 
 from metaprior.report.methods import REFERENCES, Row
 
@@ -129,9 +129,9 @@ def _digits(rows: list[Row], decimals: int) -> int:
     """Decimals of a column: for three digits of a typical figure, one of a typical error, and all of the paper's."""
     wanted = [decimals]
     if means := [abs(row["mean"]) for row in rows if row["mean"]]:
-        wanted.append(2 - _magnitude(median(means)))
+        wanted.append(2 - _magnitude(median_low(means)))
     if errors := [row["stderr"] for row in rows if row["stderr"]]:
-        wanted.append(-_magnitude(median(errors)))
+        wanted.append(-_magnitude(median_low(errors)))
     return min(max(wanted), MOST_DECIMALS)
 
 

@@ -7,7 +7,7 @@ largest in their bucket, with a mask: `Padded`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -104,7 +104,21 @@ def batches(tasks: Tasks, like: Tensor | None = None) -> list[Batch]:
         shared, rest = _groups(tasks)
         laid_out += [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
         laid_out += padded(tasks, rest)
-    return [batch.to(like) for batch in laid_out] if like is not None else laid_out
+    return _share_distinct([batch.to(like) for batch in laid_out] if like is not None else laid_out)
+
+
+def _share_distinct(laid_out: list[Batch]) -> list[Batch]:
+    """The same batches, all of whose inputs refer to the same distinct points: a network sees each of those once."""
+    if len(laid_out) < 2:
+        return laid_out
+    parts = [batch.inputs.distinct for batch in laid_out]
+    distinct, which = _distinct_rows(torch.cat(parts))
+    ends = torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
+    common = []
+    for batch, end, part in zip(laid_out, ends, parts, strict=True):
+        own = which[end - len(part) : end]
+        common.append(replace(batch, inputs=Inputs(distinct, own[batch.inputs.index])))
+    return common
 
 
 def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None) -> list[Padded]:
@@ -190,6 +204,7 @@ def _distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], 
     for column in values.unbind(1)[1:]:  # whole numbers that stand for the columns so far: faster than unique(dim=0)
         levels, level = column.unique(return_inverse=True)
         which = (which * len(levels) + level).unique(return_inverse=True)[1]
-    first = torch.empty(int(which.max()) + 1, dtype=torch.int64)
-    first[which] = torch.arange(len(which))  # any row that has the values
+    rows = torch.arange(len(which), device=values.device)
+    first = torch.empty(int(which.max()) + 1, dtype=torch.int64, device=values.device)
+    first[which] = rows  # any row that has the values
     return values[first], which
