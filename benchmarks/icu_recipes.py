@@ -26,17 +26,19 @@ ADAM: dict[str, Any] = {
     "optimizer": "adam", "learning_rate": 3e-3, "batch_size": 256, "max_epochs": 100, "check_every": 1, "patience": 10
 }  # fmt: skip
 RECIPES = {
-    "lbfgs, gain 1, by task": LBFGS | {"gain": 1.0},
-    "lbfgs, gain 1, by point": LBFGS | {"gain": 1.0, "weighting": "point"},
-    "lbfgs, gain 4, by point": LBFGS | {"gain": 4.0, "weighting": "point"},
-    "adam, gain 1, by point": ADAM | {"gain": 1.0, "weighting": "point"},
-    "adam, gain 4, by point": ADAM | {"gain": 4.0, "weighting": "point"},
+    "lbfgs, gain 1, 2 features, by task": LBFGS | {"gain": 1.0},
+    "lbfgs, gain 1, 2 features": LBFGS | {"gain": 1.0, "weighting": "point"},
+    "lbfgs, gain 1, 3 features": LBFGS | {"gain": 1.0, "features": 3, "weighting": "point"},
+    "lbfgs, gain 1, 4 features": LBFGS | {"gain": 1.0, "features": 4, "weighting": "point"},
+    "adam, gain 4, 2 features": ADAM | {"gain": 4.0, "weighting": "point"},
+    "adam, gain 4, 4 features": ADAM | {"gain": 4.0, "features": 4, "weighting": "point"},
 }
+"""Patients count alike, however often they were measured, except in the first."""
 
 
 def cross_validate(patients: Tasks, recipe: dict[str, Any]) -> str:
     """One line of the table."""
-    order = torch.randperm(len(patients), generator=generator_of(0)).chunk(FOLDS)
+    order = torch.randperm(len(patients), generator=generator_of(1)).chunk(FOLDS)
     errors, last, likelihood = [], [], []
     for fold in range(FOLDS):
         training = patients.select(torch.cat([part for k, part in enumerate(order) if k != fold]))
@@ -56,9 +58,9 @@ def main() -> None:
     wanted = sys.argv[1:] or list(VARIABLES)
     found = load_physionet("set-a", wanted)
     for variable in wanted:
-        print(f"\n{variable:<26} {'MSE':>10}   below the last value's   log likelihood")
+        print(f"\n{variable:<36} {'MSE':>10}   below the last value's   log likelihood")
         for name, recipe in RECIPES.items():
-            print(f"{name:<26} {cross_validate(found[variable], recipe)}", flush=True)
+            print(f"{name:<36} {cross_validate(found[variable], recipe)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     make docs
 
-`<!-- table: NAME [METRIC ...] -->` holds an experiment's rows, `<!-- training: NAME NAME ... -->` compares how priors
-were trained; a block ends at `<!-- end -->`.
+`<!-- table: NAME [METRIC ...] -->` holds an experiment's rows, `<!-- claims: NAME -->` the paper's claims about it,
+`<!-- training: NAME NAME ... -->` compares how priors were trained; a block ends at `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metaprior.report import markdown_tables
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS / "reproduction.md", DOCS.parent / "README.md")
-BLOCK = re.compile(r"(<!-- (?P<kind>table|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
@@ -27,6 +27,8 @@ def refreshed(text: str) -> str:
         words = match["words"].split()
         if match["kind"] == "training":
             return f"{match[1]}\n{training_table(words)}\n{match[4]}"
+        if match["kind"] == "claims":
+            return f"{match[1]}\n{claims_table(words[0])}\n{match[4]}"
         return f"{match[1]}\n{markdown_tables(_results(words[0])['rows'], words[1:])}\n{match[4]}"
 
     return BLOCK.sub(block, text)
@@ -42,6 +44,16 @@ def training_table(names: list[str]) -> str:
             optimizer, evidence = found["settings"]["optimizer"], record["held_out_evidence_per_value"]
             cells = (found["experiment"], method, optimizer, str(record["epochs"]))
             lines.append(f"| {' | '.join(cells)} | {evidence:.4f} | {record['seconds']:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
+def claims_table(name: str) -> str:
+    """Each claim: whether it holds here and in the paper's own table, and the numbers that decided here."""
+    lines = ["| claim | here | in the paper's table | because |", "|---|:-:|:-:|---|"]
+    signs = {True: "✓", False: "✗", None: "–"}
+    for claim in _results(name)["claims"]:
+        here, paper = signs[claim["holds"]], signs[claim["holds_in_paper"]]
+        lines.append(f"| {claim['text']} | {here} | {paper} | {claim['because']} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,115 @@
+"""The numbers of the two long experiments, from their recorded full runs; the same code on less of the real data."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from metaprior.data import load_mnist
+from metaprior.experiments import Options, icu, mnist, run_experiment
+from metaprior.experiments.claims import CLAIMS
+from metaprior.scoring import evaluate
+from metaprior.tasks import Tasks
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+
+
+def recorded(name):
+    return json.loads((RESULTS / name / "results.json").read_text())
+
+
+def means(found, method, metric, settings):
+    rows = {(row["method"], row["setting"], row["metric"]): row["mean"] for row in found["rows"]}
+    return [rows[method, str(setting), metric] for setting in settings]
+
+
+def below(found, bounds):
+    return all(value <= bound for value, bound in zip(found, bounds, strict=True))
+
+
+def held(found):
+    return {claim["id"]: claim["holds"] for claim in found["claims"]}
+
+
+@pytest.mark.parametrize("name", ["mnist", "icu"])
+def test_recorded_runs_are_full_runs_of_every_row(name):
+    found = recorded(name)
+    module = {"mnist": mnist, "icu": icu}[name]
+    assert found["settings"]["quick"] is False
+    assert {row["method"] for row in found["rows"]} == set(module.METHODS)
+    assert [claim["id"] for claim in found["claims"]] == [claim.id for claim in CLAIMS if claim.experiment == name]
+
+
+def test_mnist_numbers():
+    found = recorded("mnist")
+    assert below(means(found, "learned mean", "mse", mnist.SETTINGS), (0.072, 0.062, 0.0205))
+    assert below(means(found, "learned both", "mse", mnist.SETTINGS), (0.088, 0.058, 0.0205))
+    assert means(found, "linear limit", "mse", mnist.SETTINGS) == pytest.approx([0.062, 0.040, 0.013], rel=0.05)
+    tasks = {row["method"]: row["tasks"] for row in found["rows"]}
+    assert tasks.pop("mean fit on target") == mnist.FITTED
+    assert set(tasks.values()) == {10_000}
+    assert found["peak_memory_mb"] < 6_000
+
+
+def test_icu_numbers():
+    found = recorded("icu")
+    last, first_day = (means(found, name, "mse", icu.VARIABLES) for name in ("last value", "context mean"))
+    assert last == pytest.approx([6.1, 24_300, 11.9, 0.20, 49], rel=0.02)
+    assert first_day == pytest.approx([9.6, 19_300, 13.7, 0.23, 67], rel=0.02)
+    for row in found["rows"]:  # every row has a coverage
+        assert row["metric"] != "coverage_90" or 0 <= row["mean"] <= 1
+
+
+@pytest.fixture(scope="module")
+def images(data_folder):
+    return load_mnist(data_folder)
+
+
+def test_the_linear_limit_on_real_images(images):
+    grid = mnist.pixels(28, 28)
+    training = Tasks.on_grid(grid, images.train[:10_000].flatten(1).double() / 255)
+    test = Tasks.on_grid(grid, images.test[:200].flatten(1).double() / 255)
+    limit = mnist.linear_limit(training, 1e-3)
+    for n, expected in zip(mnist.SETTINGS, (0.062, 0.040, 0.013), strict=True):
+        found = evaluate(limit, *test.context_target(n, n)).summary("mse")
+        assert found.mean == pytest.approx(expected, rel=0.15)
+
+
+def test_a_quick_icu_run_on_real_patients(data_folder):
+    methods = ("vanilla", "learned mean", "mean fit on target", "neural network", "last value", "context mean")
+    found = run_experiment("icu", Options(quick=True, progress=False, data=data_folder, methods=methods))
+    assert {row["setting"] for row in found.rows} == set(icu.VARIABLES)
+    assert {row["method"] for row in found.rows} == set(methods)
+    for variable in icu.VARIABLES:
+        assert (
+            found.value("learned mean", variable, "mse")["mean"]
+            < found.value("neural network", variable, "mse")["mean"]
+        )
+        assert 0.8 < found.value("vanilla", variable, "coverage_90")["mean"] < 1
+    assert any("no measurement" in note for note in found.settings["notes"])
+    assert len(found.curves["vanilla GCS z"]) == len(icu.PROBABILITIES)
+
+
+def test_days_are_split_at_1440_minutes():
+    tasks = Tasks.from_pairs([([1439 / 60, 24.0, 30.0], [1.0, 2.0, 3.0]), ([1.0], [1.0]), ([30.0], [1.0])])
+    context, target = icu.split_days(tasks)
+    assert context.ids == (0,)
+    assert context.y[:, 0].tolist() == [1.0]
+    assert target.y[:, 0].tolist() == [2.0, 3.0]
+
+
+def test_images_are_pixels_by_row_and_column():
+    image = torch.arange(6.0).reshape(2, 3)
+    tasks = Tasks.on_grid(mnist.pixels(2, 3), image.flatten()[None])
+    for (row, column), value in zip(tasks.x.long().tolist(), tasks.y[:, 0].tolist(), strict=True):
+        assert image[row, column] == value
+
+
+def test_missing_data_says_what_to_do(tmp_path):
+    from metaprior import DataError
+
+    with pytest.raises(DataError, match="metaprior data fetch mnist"):
+        run_experiment("mnist", Options(data=tmp_path, progress=False))
+    with pytest.raises(DataError, match="metaprior data fetch physionet2012"):
+        run_experiment("icu", Options(data=tmp_path, progress=False))
