@@ -20,7 +20,7 @@ from metaprior.model import MetaGP
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
-from metaprior.tasks import ContextTarget, Tasks
+from metaprior.tasks import ContextTarget, SharedInputs, Tasks
 
 SETTINGS = (3, 50, 300)
 QUICK_SETTINGS = (3, 10, 30)
@@ -218,7 +218,8 @@ class _Experiment:
 
     def _linear_limit(self) -> MetaGP:
         """The GP with the training images' own mean and covariance, and the noise that suits held-out images best."""
-        limits = {noise: linear_limit(self.images.training, noise) for noise in FLOORS}
+        moments = grid_moments(self.images.training)
+        limits = {noise: linear_limit(self.images.training, noise, moments) for noise in FLOORS}
         tried = {noise: self._mse(gp) for noise, gp in limits.items()}
         best = min(FLOORS, key=lambda noise: sum(tried[noise]))
         self.results.settings |= {"linear_limit_noise": best, "held_out_mse_by_linear_limit_noise": _rounded(tried)}
@@ -232,7 +233,7 @@ class _Experiment:
         return [some.context_target(n, self.seeds["contexts"] + n) for n in self.sizes]
 
     def _epochs(self, optimizer: OptimizerName) -> int:
-        return min(EPOCHS[optimizer], 20) if self.options.quick else EPOCHS[optimizer]
+        return min(EPOCHS[optimizer], BRIEF) if self.options.quick else EPOCHS[optimizer]
 
 
 def pixels(height: int, width: int) -> Float[Tensor, "n 2"]:
@@ -240,14 +241,19 @@ def pixels(height: int, width: int) -> Float[Tensor, "n 2"]:
     return torch.cartesian_prod(torch.arange(height), torch.arange(width)).double()
 
 
-def linear_limit(training: Tasks, noise: float) -> MetaGP:
+Moments = tuple[Float[Tensor, " n"], Float[Tensor, "n n"]]
+
+
+def grid_moments(tasks: Tasks) -> Moments:
+    """Mean and covariance, over the tasks, of their values on the grid."""
+    batch = SharedInputs.of(torch.arange(len(tasks)), tasks.x[: int(tasks.sizes[0])], tasks.y.view(len(tasks), -1, 1))
+    return batch.mean[0, :, 0], batch.scatter[0]
+
+
+def linear_limit(training: Tasks, noise: float, moments: Moments | None = None) -> MetaGP:
     """The GP with the tasks' own mean and covariance on their grid: what a Gaussian can reach."""
-    n = int(training.sizes[0])
-    width = int(training.x[:n, 1].max()) + 1
-    y = training.y.view(len(training), n)
-    mean, covariance = y.mean(0), torch.zeros(n, n, dtype=torch.float64)
-    for part in y.split(4096):
-        covariance += (part - mean).mT @ (part - mean) / len(y)
+    mean, covariance = moments or grid_moments(training)
+    width = int(training.x[: len(mean), 1].max()) + 1
     some = training.select(range(min(100, len(training))))
     at = GridKernel(covariance, width)
     return MetaGP(lambda x: mean[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None).fit(some)
