@@ -57,6 +57,10 @@ def test_icu_numbers():
     last, first_day = (means(found, name, "mse", icu.VARIABLES) for name in ("last value", "context mean"))
     assert last == pytest.approx([6.1, 24_300, 11.9, 0.20, 49], rel=0.02)
     assert first_day == pytest.approx([9.6, 19_300, 13.7, 0.23, 67], rel=0.02)
+    assert below(means(found, "learned both", "mse", icu.VARIABLES), (5.8, 18_500, 9.8, 0.20, 46))
+    assert below((-2.35, -6.4, -2.65, -0.70, -3.4), means(found, "learned both", "log_likelihood", icu.VARIABLES))
+    assert held(found)["icu-both-beats-last-value-and-context-mean"]
+    assert held(found)["icu-both-not-worse-on-creatinine"]
     for row in found["rows"]:  # every row has a coverage
         assert row["metric"] != "coverage_90" or 0 <= row["mean"] <= 1
 
