@@ -41,6 +41,8 @@ def _show(results: Results, folder: Path, figures: list[str]) -> None:
     console = _console()
     for table in terminal_tables(results.rows):
         console.print(table)
+    for note in results.settings.get("notes", []):
+        console.print(note, style="dim", highlight=False)
     for line in terminal_claims(results.claims):
         console.print(line)
     total = sum(results.seconds.values())

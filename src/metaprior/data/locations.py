@@ -87,6 +87,14 @@ def found_file(name: str, file: str, given: Path | None) -> Path:
     return path
 
 
+def damaged(name: str, path: Path, why: str) -> DataError:
+    """What to say of a file of a dataset that cannot be used."""
+    return DataError(
+        f"{path} is damaged{why}. It was left in place: delete it and run `metaprior data fetch {name}`, or name "
+        "another folder."
+    )
+
+
 def _folders(name: str, given: Path | None) -> Iterator[Path]:
     for place in _places(given):
         yield place / name

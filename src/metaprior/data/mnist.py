@@ -14,7 +14,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from metaprior.data.locations import accepted_file, find
+from metaprior.data.locations import accepted_file, damaged, find
 from metaprior.errors import DataError
 
 UNSIGNED_BYTES = 8  # the third byte of an idx file's magic number; the fourth is the number of dimensions
@@ -84,7 +84,4 @@ def _content(path: Path) -> bytes:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        f"{path} is damaged: {why}. It was left in place: delete it and run `metaprior data fetch mnist`, or name "
-        "another folder."
-    )
+    return damaged("mnist", path, f": {why}")

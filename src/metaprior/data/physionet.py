@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
-from metaprior.data.locations import found_file
+from metaprior.data.locations import damaged, found_file
 from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.tasks import Columns, Tasks
 from metaprior.tasks.tasks import offsets_of
@@ -196,10 +196,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        f"{path} is damaged or cut short; expected a tar archive, gzipped or not ({why}). It was left in place: "
-        "delete it and run `metaprior data fetch physionet2012`, or name another folder."
-    )
+    return damaged("physionet2012", path, f" or cut short; expected a tar archive, gzipped or not ({why})")
 
 
 def _check_lines(where: str, text: bytes) -> int:

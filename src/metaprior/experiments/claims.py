@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metaprior.experiments.comparing import PaperTable, TaskTable
-from metaprior.experiments.judging import Comparable, Compared, GapNarrows, MovesMore, NotWorse, Rule, verdict
+from metaprior.experiments.judging import Comparable, Compared, GapNarrows, MovesMore, Rule, verdict
 from metaprior.experiments.published import REFITTED
 from metaprior.experiments.results import Results
 
@@ -197,7 +197,7 @@ def _icu() -> list[Claim]:
         (
             "both-not-worse-on-creatinine",
             "On Creatinine, where values hardly move, learning both is not worse than either of those.",
-            NotWorse("learned both", _SIMPLE, _MSE, ("Creatinine",)),
+            Compared("learned both", _SIMPLE, _MSE, ("Creatinine",), only_ties=True),
         ),
     ]
     asked = _claims("icu", "not in the paper: what a clinician would ask", ours)

@@ -65,6 +65,7 @@ class Compared:
     """A method is better than each of the others in every setting and metric.
 
     worse: it is worse than each. ties: a tie will do, if against each of the others there is a cell that is none.
+    only_ties: not even that is asked for; it is nowhere contrary.
     """
 
     method: str
@@ -73,6 +74,7 @@ class Compared:
     settings: tuple[str, ...]
     worse: bool = False
     ties: bool = False
+    only_ties: bool = False
 
     def findings(self, table: Table) -> list[Finding]:
         return [finding for other in self.others for finding in self._against(table, other)]
@@ -85,7 +87,7 @@ class Compared:
                 first, second = (other, self.method) if self.worse else (self.method, other)
                 wanted.append(advantage(table, metric, setting, first, second))
                 places.append(self._place(metric, setting, other))
-        return _findings(places, wanted, words, self.ties)
+        return _findings(places, wanted, words, self.ties or self.only_ties, clear=not self.only_ties)
 
     def _place(self, metric: str, setting: str, other: str) -> str:
         parts = [_setting(setting)]
@@ -94,26 +96,6 @@ class Compared:
         if len(self.others) > 1:
             parts.append(f"against {other}")
         return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class NotWorse:
-    """A method is nowhere worse than any of the others."""
-
-    method: str
-    others: tuple[str, ...]
-    metrics: tuple[str, ...]
-    settings: tuple[str, ...]
-
-    def findings(self, table: Table) -> list[Finding]:
-        (metric,) = self.metrics
-        found = []
-        for setting in self.settings:
-            for other in self.others:
-                beside = advantage(table, metric, setting, self.method, other)
-                place = f"{_setting(setting)}, against {other}"
-                found.append(_finding(place, beside, beside.not_below, ("better", "worse")))
-        return found
 
 
 @dataclass(frozen=True)
@@ -196,10 +178,12 @@ def _minus(first: Weights, second: Weights) -> Weights:
     return {cell: first.get(cell, 0.0) - second.get(cell, 0.0) for cell in (*first, *second)}
 
 
-def _findings(places: list[str], found: list[Estimate], words: tuple[str, str], ties: bool) -> list[Finding]:
-    """One per place. Where ties will do but all are ties, the widest is not as stated."""
+def _findings(
+    places: list[str], found: list[Estimate], words: tuple[str, str], ties: bool, clear: bool = True
+) -> list[Finding]:
+    """One per place. Where ties will do, but one has to be clear and all are ties, the widest is not as stated."""
     holds = [estimate.not_below if ties else estimate.above for estimate in found]
-    if ties and all(holds) and not any(estimate.above for estimate in found):
+    if ties and clear and all(holds) and not any(estimate.above for estimate in found):
         holds[max(range(len(found)), key=lambda k: _margin(found[k]))] = False
     return [_finding(*cell, words) for cell in zip(places, found, holds, strict=True)]
 

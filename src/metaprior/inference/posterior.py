@@ -13,12 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix, evidence
+from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix, task_evidence
 from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
 from metaprior.seeds import generator_of
-from metaprior.tasks import Padded, Tasks, batches
+from metaprior.tasks import Padded, SharedInputs, Tasks, batches
 from metaprior.tasks.batches import LEAST_SHARED, buckets, pad, padded
 
 
@@ -187,7 +187,9 @@ class Posterior(GaussianMarginals):
         """Log density of all of a task's values together, for each task."""
         targets = self.as_targets(y)
         if (whole := self._on_one_grid(targets)) is not None:
-            return evidence(self.conditional.parts[0].prior, whole).total.cpu().double() - self.evidence.total
+            prior = self.conditional.parts[0].prior
+            together = task_evidence(prior, whole.to(prior.like), self.points.ids).total.cpu().double()
+            return together - self.evidence.total
         residual = targets - self.mean
         joint = torch.zeros(len(self.points), dtype=torch.float64)
         for batch, rows, C, scale in self._covariances():
@@ -210,7 +212,7 @@ class Posterior(GaussianMarginals):
             drawn[rows] = (L @ white)[batch.mask].to(drawn)
         return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
 
-    def _on_one_grid(self, y: Float[Tensor, "N p"]) -> Tasks | None:
+    def _on_one_grid(self, y: Float[Tensor, "N p"]) -> SharedInputs | None:
         """Contexts and targets together, where all tasks then have the same inputs (images) and one prior.
 
         Their joint density is evidence(all) − evidence(context), and evidence(all) takes one factorisation.
@@ -220,8 +222,9 @@ class Posterior(GaussianMarginals):
         sizes = self.conditional.context.sizes + self.points.sizes
         if len(sizes) < LEAST_SHARED or not bool((sizes == sizes[0]).all()):
             return None
-        whole = self.conditional.context.joined(replace(self.points, y=y))
-        return whole if len(batches(whole)) == 1 else None
+        first, *others = batches(self.conditional.context.joined(replace(self.points, y=y)))
+        # a lone group holds its tasks in their order
+        return first if isinstance(first, SharedInputs) and not others else None
 
     def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"], Float[Tensor, " b"]]]:
         """Padded points, their rows, their covariance, and the prior variance: the scale of its rounding errors."""

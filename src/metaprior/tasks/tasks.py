@@ -226,7 +226,8 @@ class Tasks:
                 "select the tasks that have more points."
             )
         keys = torch.rand(len(self.x), generator=generator_of(seed))
-        order = torch.from_numpy(np.lexsort((keys.numpy(), self.task_of_row.numpy())))
+        # keys are float32 in [0, 1): in float64 task + key is exact, and sorts by task first
+        order = (self.task_of_row + keys.double()).argsort(stable=True)
         rank = torch.empty(len(order), dtype=torch.int64)
         rank[order] = torch.arange(len(order)) - self.offsets[self.task_of_row]
         return rank < n

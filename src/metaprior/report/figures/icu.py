@@ -108,7 +108,7 @@ def _patient(axes: Axes, curves: Curves, name: str) -> None:
         return
     hours, mean, lower, upper = (curves[f"{name} {key}"] for key in ("hours", "mean", "lower", "upper"))
     x, y = curves[f"{name} x"], curves[f"{name} y"]
-    colour, first = colour_of(JUDGED), x <= DAY
+    colour, first = colour_of(JUDGED), x < DAY
     axes.fill_between(hours, lower, upper, color=colour, alpha=0.2, lw=0)
     axes.plot(hours, mean, color=colour, lw=1.6)
     axes.plot(x[first], y[first], "o", color="black", ms=4, mec="white", mew=0.5)
