@@ -32,9 +32,10 @@ def factor(
     """Factor each matrix. names: the tasks' ids, for the error message. scale: default the mean of each diagonal."""
     if A.shape[-1] == 0:
         return Factor(A, A.new_zeros(len(A)))
-    finite = torch.isfinite(A).flatten(1).all(1)
-    if not bool(finite.all()):
-        raise NumericalError(_not_finite(_named(names, finite), int((~finite).sum())))
+    if not bool(torch.isfinite(A.sum())):  # one pass; the second one, which names the task, is rare
+        finite = torch.isfinite(A).flatten(1).all(1)
+        if not bool(finite.all()):
+            raise NumericalError(_not_finite(_named(names, finite), int((~finite).sum())))
     L, info = torch.linalg.cholesky_ex(A)
     jitter = A.new_zeros(len(A))
     for step in JITTER[1:]:

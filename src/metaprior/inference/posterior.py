@@ -43,7 +43,7 @@ class Conditional:
         p = self.context.p
         mean = torch.empty(len(points.x), p, dtype=torch.float64)
         variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
-        for part, batch, rows in self.each(points):
+        for part, batch, rows in self.each(points, with_context_only=True):
             z = at_inputs(part.prior, batch)
             keep = batch.mask
             part_mean, part_variance = part.marginals(z)
@@ -51,11 +51,16 @@ class Conditional:
             noise[rows] = z.noise[keep].to(mean)
         return Posterior(self, points, mean, variance, noise)
 
-    def each(self, points: Tasks) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
-        """Contexts of similar size with points of similar number, padded, and the rows of those points."""
+    def each(
+        self, points: Tasks, with_context_only: bool = False
+    ) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
+        """Contexts of similar size with points of similar number, padded, and the rows of those points.
+
+        with_context_only: the points' covariances among themselves are not needed.
+        """
         for part in self.parts:
-            n = part.mask.shape[1]
-            for chosen in buckets(points.sizes[part.tasks].clamp(min=n)):
+            n, sizes = part.mask.shape[1], points.sizes[part.tasks]
+            for chosen in buckets(sizes, beside=max(n, 1)) if with_context_only else buckets(sizes.clamp(min=n)):
                 batch = pad(points, part.tasks[chosen])
                 rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
                 chosen_part = part.select(chosen)

@@ -89,9 +89,8 @@ class Prior(nn.Module):
         """`k_θ` between two sets of points; where they are few distinct ones, computed once per distinct pair."""
         one, two = z1.among, z2.among
         if one is not None and two is not None and self._pairs_repeat(one, two):
-            rows = kernel_matrix(self.kernel, one.features, two.features)[one.which]
-            columns = two.which[..., None, :]
-            return rows.gather(-1, columns.expand(*rows.shape[:-1], columns.shape[-1]))
+            distinct = kernel_matrix(self.kernel, one.features, two.features)
+            return distinct.take(one.which[..., :, None] * distinct.shape[-1] + two.which[..., None, :])
         return kernel_matrix(self.kernel, z1.features, z2.features)
 
     def _pairs_repeat(self, one: Among, two: Among) -> bool:

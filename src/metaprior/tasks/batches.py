@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -139,18 +138,22 @@ def pad(tasks: Tasks, which: Int[Tensor, " b"]) -> Padded:
     return Padded(which, Inputs.of(tasks.x[rows]), y, mask)
 
 
-def buckets(sizes: Int[Tensor, " k"], max_entries: int = MAX_ENTRIES) -> Iterator[Int[Tensor, " b"]]:
-    """Positions in groups of similar size, smallest first, each within the memory of one batch."""
+def buckets(sizes: Int[Tensor, " k"], beside: int | None = None) -> Iterator[Int[Tensor, " b"]]:
+    """Positions in groups of similar size, smallest first, each within the memory of one batch.
+
+    beside: the number of other points that their covariances are with; by default they are among themselves.
+    """
     order = sizes.argsort(stable=True)
     ordered = sizes[order].tolist()
     start, own = 0, 0  # the bucket's first position, and the entries its tasks would have unpadded
     for stop, size in enumerate(ordered):
-        entries = (stop + 1 - start) * size**2
-        allowed = own + size**2 + max(PADDING * own, FREE_PADDING)
-        if stop > start and (entries > allowed or entries > max_entries):
+        alone = size * (size if beside is None else beside)
+        entries = (stop + 1 - start) * alone
+        allowed = own + alone + max(PADDING * own, FREE_PADDING)
+        if stop > start and (entries > allowed or entries > MAX_ENTRIES):
             yield order[start:stop]
             start, own = stop, 0
-        own += size**2
+        own += alone
     if ordered:
         yield order[start:]
 
@@ -191,11 +194,12 @@ def _rows_by_x(tasks: Tasks) -> Int[Tensor, " N"] | None:
         in_order = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & in_order)
     if bool(in_order.all()):
         return None
-    return torch.from_numpy(np.lexsort([key.numpy() for key in reversed(keys)]))
+    distinct, rank = _distinct_rows(tasks.x)
+    return (tasks.task_of_row * len(distinct) + rank).argsort(stable=True)
 
 
 def _distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], Int[Tensor, " N"]]:
-    """The distinct rows and, for each row, which of them it is."""
+    """The distinct rows in lexicographic order and, for each row, which of them it is."""
     if len(values) == 0:
         return values, torch.zeros(0, dtype=torch.int64)
     distinct, which = values[:, 0].unique(return_inverse=True)
