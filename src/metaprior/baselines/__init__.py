@@ -1,13 +1,19 @@
 """What a learned prior is up against."""
 
 from metaprior.baselines.fit_on_target import MeanFitOnTarget
+from metaprior.baselines.fpca import FPCA, ComponentScores
+from metaprior.baselines.maml import MAML
 from metaprior.baselines.network import NeuralNetwork
-from metaprior.baselines.points import IndependentGaussians, PointMethod, VarianceBySize
+from metaprior.baselines.points import Contexts, IndependentGaussians, PointMethod, VarianceBySize
 from metaprior.baselines.refitted import RefittedRBF
 from metaprior.baselines.simple import ContextMean, LastValue
 
 __all__ = [
+    "FPCA",
+    "MAML",
+    "ComponentScores",
     "ContextMean",
+    "Contexts",
     "IndependentGaussians",
     "LastValue",
     "MeanFitOnTarget",

@@ -1,6 +1,6 @@
 """Where it comes from: file readers, downloads, embedded tables."""
 
-from metaprior.data.embedded import EMBEDDED, load_digits
+from metaprior.data.embedded import EMBEDDED, load_digits, load_elnino
 from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
 from metaprior.data.mnist import Images, load_mnist
@@ -17,6 +17,7 @@ __all__ = [
     "fetch",
     "find",
     "load_digits",
+    "load_elnino",
     "load_mnist",
     "load_physionet",
     "locate",

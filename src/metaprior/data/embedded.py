@@ -7,11 +7,16 @@ from importlib import resources
 import numpy as np
 import torch
 from jaxtyping import UInt8
+from pyarrow import csv
 from torch import Tensor
 
 from metaprior.data.locations import Dataset
+from metaprior.tasks import Tasks
 
-EMBEDDED = {"digits": Dataset("handwritten digits, 1,797 images of 8×8", "CC BY 4.0", {})}
+EMBEDDED = {
+    "digits": Dataset("handwritten digits, 1,797 images of 8×8", "CC BY 4.0", {}),
+    "elnino": Dataset("sea-surface temperatures, 61 years × 12 months", "public domain", {}),
+}
 
 
 def load_digits() -> tuple[UInt8[Tensor, "1797 8 8"], UInt8[Tensor, " 1797"]]:
@@ -19,3 +24,10 @@ def load_digits() -> tuple[UInt8[Tensor, "1797 8 8"], UInt8[Tensor, " 1797"]]:
     table = resources.files("metaprior.data") / "files" / "digits.npz"
     with table.open("rb") as file, np.load(file) as arrays:
         return torch.from_numpy(arrays["images"]), torch.from_numpy(arrays["labels"])
+
+
+def load_elnino() -> Tasks:
+    """Monthly sea-surface temperatures (°C), a task for each year from 1950 to 2010 (`files/elnino.md`)."""
+    table = resources.files("metaprior.data") / "files" / "elnino.csv"
+    with table.open("rb") as file:
+        return Tasks.from_table(csv.read_csv(file), task="year", x="month", y="temperature")

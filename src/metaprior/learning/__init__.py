@@ -2,7 +2,7 @@
 
 from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train, train
 from metaprior.learning.objective import WEIGHTINGS, HeldOut, Weighting, evidence_loss
-from metaprior.learning.updates import RATES
+from metaprior.learning.updates import RATES, make_updates
 
 OPTIMIZERS = tuple(RATES)
 
@@ -16,6 +16,7 @@ __all__ = [
     "Training",
     "Weighting",
     "evidence_loss",
+    "make_updates",
     "meta_train",
     "train",
 ]

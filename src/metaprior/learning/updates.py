@@ -69,12 +69,11 @@ class _Guarded:
             parameter.copy_(value)
 
 
-class _Stochastic(_Guarded, ABC):
+class Stochastic(_Guarded, ABC):
     """Passes over the tasks in random order, one update per batch of them."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, tasks: Tasks, seed: int) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
-        self.tasks, self.generator = tasks, generator_of(seed)
         self.last_good: list[Tensor] | None = None
 
     @abstractmethod
@@ -116,32 +115,30 @@ class _Stochastic(_Guarded, ABC):
                 group["lr"] /= 2
         return value
 
-    def _shuffled(self) -> Tensor:
-        return torch.randperm(len(self.tasks), generator=self.generator)
 
-
-class Algorithm1(_Stochastic):
+class Algorithm1(Stochastic):
     """Algorithm 1 of the paper: `ψ ← ψ − η ∇L(Dᵢ; ψ)` for every meta-task in turn."""
 
     def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, seed: int) -> None:
-        super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate), tasks, seed)
-        self.loss = loss
+        super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate))
+        self.loss, self.tasks, self.generator = loss, tasks, generator_of(seed)
         self.single = [pad(tasks, torch.tensor([i])).to(prior.like) for i in range(len(tasks))]
         self.entries = max(entries_of([one]) for one in self.single)
 
     def losses(self) -> Iterator[tuple[Callable[[], Tensor], int]]:
-        for i in self._shuffled().tolist():
+        for i in torch.randperm(len(self.tasks), generator=self.generator).tolist():
             yield partial(self.loss, [self.single[i]], self.tasks.ids), 1
 
 
-class Adam(_Stochastic):
+class Adam(Stochastic):
     """Adam on the loss per task of random batches of tasks, or of all tasks at once."""
 
     def __init__(
         self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
     ) -> None:
-        super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate), tasks, seed)
-        self.loss, self.like, self.batch_size = loss, prior.like, batch_size
+        super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate))
+        self.loss, self.tasks, self.generator = loss, tasks, generator_of(seed)
+        self.like, self.batch_size = prior.like, batch_size
         self.all = batches(tasks, prior.like) if batch_size is None else []
         self.entries = entries_of(self.all) if batch_size is None else batch_size * int(tasks.sizes.max()) ** 2
 
@@ -149,7 +146,7 @@ class Adam(_Stochastic):
         if self.batch_size is None:
             yield partial(self._per_task, self.all, self.tasks), len(self.tasks)
             return
-        for chosen in self._shuffled().split(self.batch_size):
+        for chosen in torch.randperm(len(self.tasks), generator=self.generator).split(self.batch_size):
             part = self.tasks.select(chosen)
             yield partial(self._per_task, batches(part, self.like), part), len(part)
 

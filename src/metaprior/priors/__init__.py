@@ -1,25 +1,37 @@
-"""What is learned: networks, means, kernels, noise, and the prior that joins them."""
+"""What is learned: networks, bases, means, kernels, noise, and the prior that joins them."""
 
-from metaprior.priors.kernels import KERNELS, DeepKernel
-from metaprior.priors.means import MEANS, DeepMean, DeepMeans, FixedMean
+from metaprior.priors.bases import BASES, Basis, FourierBasis, PolynomialBasis, SplineBasis, TensorBasis, make_basis
+from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, make_kernel
+from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean
 from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
 from metaprior.priors.noise import FixedNoise, LearnedNoise
 from metaprior.priors.prior import CONFIGURATIONS, AtPoints, Prior, make_prior
 
 __all__ = [
     "ACTIVATIONS",
+    "BASES",
     "CONFIGURATIONS",
     "KERNELS",
     "MEANS",
     "AtPoints",
+    "Basis",
+    "BasisKernel",
+    "BasisMean",
     "DeepKernel",
     "DeepMean",
     "DeepMeans",
     "FixedMean",
     "FixedNoise",
+    "FourierBasis",
     "LearnedNoise",
     "Network",
     "NetworkOptions",
+    "PolynomialBasis",
     "Prior",
+    "SplineBasis",
+    "TensorBasis",
+    "make_basis",
+    "make_kernel",
+    "make_mean",
     "make_prior",
 ]

@@ -1,23 +1,36 @@
-"""Kernels. Any `gpytorch.kernels.Kernel` is one; these add the deep kernel and kernels by name."""
+"""Kernels. Any `gpytorch.kernels.Kernel` is one; these add deep ones, low-rank ones on a basis, and some by name."""
 
 from __future__ import annotations
 
 from typing import Any, Unpack
 
+import torch
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from metaprior.errors import UnknownNameError
+from metaprior.priors.bases import Basis
 from metaprior.priors.networks import Network, NetworkOptions
 
 KERNELS = ("rbf", "matern", "deep")
 
 
-class DeepKernel(Kernel):  # type: ignore[misc]
-    """A network to `features` dimensions, then a base kernel on them (default: scaled RBF, as in the paper)."""
+class FeatureKernel(Kernel):  # type: ignore[misc]
+    """A base kernel on what is made of each point by itself: `features` are all that it sees of it."""
 
     has_lengthscale = False
+    base_kernel: Kernel
+
+    def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        raise NotImplementedError
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
+        return self.base_kernel(self.features(x1), self.features(x2), diag=diag, **options)  # type: ignore[no-any-return]
+
+
+class DeepKernel(FeatureKernel):
+    """A network to `features` dimensions, then a base kernel on them (default: scaled RBF, as in the paper)."""
 
     def __init__(
         self,
@@ -33,11 +46,30 @@ class DeepKernel(Kernel):  # type: ignore[misc]
         self.base_kernel = base if base is not None else ScaleKernel(RBFKernel()).double()
 
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
-        """Where the network puts each point: all that the base kernel sees of it."""
+        """Where the network puts each point."""
         return self.network(x)  # type: ignore[no-any-return]
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
-        return self.base_kernel(self.features(x1), self.features(x2), diag=diag, **options)  # type: ignore[no-any-return]
+
+class BasisKernel(FeatureKernel):
+    """`k(x, x') = b(x)ᵀ W Wᵀ b(x')` for a basis b and loadings W of some rank; by default W = I."""
+
+    def __init__(self, basis: Basis, loadings: Float[Tensor, "q r"] | None = None) -> None:
+        super().__init__()
+        self.basis, self.base_kernel = basis, InnerProduct()
+        self.loadings = nn.Parameter(torch.eye(basis.size, dtype=torch.float64) if loadings is None else loadings)
+
+    def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n r"]:
+        """`Wᵀ b(x)`."""
+        return self.basis(x) @ self.loadings  # type: ignore[no-any-return]
+
+
+class InnerProduct(Kernel):  # type: ignore[misc]
+    """`k(z, z') = zᵀ z'`."""
+
+    has_lengthscale = False
+
+    def forward(self, z1: Tensor, z2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        return (z1 * z2).sum(-1) if diag else z1 @ z2.mT
 
 
 def make_kernel(kind: str | Kernel, *, d: int, features: int, seed: int, **network: Unpack[NetworkOptions]) -> Kernel:
@@ -55,7 +87,7 @@ def make_kernel(kind: str | Kernel, *, d: int, features: int, seed: int, **netwo
 
 def kernel_features(kernel: Kernel, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
     """What the kernel needs of each point on its own; for most kernels the point itself."""
-    return kernel.features(x) if isinstance(kernel, DeepKernel) else x
+    return kernel.features(x) if isinstance(kernel, FeatureKernel) else x
 
 
 def kernel_matrix(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
@@ -71,4 +103,4 @@ def kernel_diagonal(kernel: Kernel, z: Float[Tensor, "*n q"]) -> Float[Tensor, "
 
 
 def _on_features(kernel: Kernel) -> Kernel:
-    return kernel.base_kernel if isinstance(kernel, DeepKernel) else kernel
+    return kernel.base_kernel if isinstance(kernel, FeatureKernel) else kernel

@@ -1,4 +1,4 @@
-"""Mean functions. Any `gpytorch.means.Mean` is one; these add the deep mean and fixed callables.
+"""Mean functions. Any `gpytorch.means.Mean` is one; these add deep means, means in a basis, and fixed callables.
 
 A mean maps `[*n, d]` to `[*n]` (one output) or `[*n, p]`.
 """
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from metaprior.errors import DataError, UnknownNameError
+from metaprior.priors.bases import Basis
 from metaprior.priors.networks import Network, NetworkOptions
 
 MEANS = ("zero", "constant", "linear", "deep")
@@ -29,6 +30,17 @@ class DeepMean(Mean):  # type: ignore[misc]
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n p"]:
         return self.network(x)  # type: ignore[no-any-return]
+
+
+class BasisMean(Mean):  # type: ignore[misc]
+    """`m(x) = b(x)ᵀ θ_m` for a basis b, with one column of θ_m for each output."""
+
+    def __init__(self, basis: Basis, coefficients: Float[Tensor, "q p"]) -> None:
+        super().__init__()
+        self.basis, self.coefficients = basis, nn.Parameter(coefficients)
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n p"]:
+        return self.basis(x) @ self.coefficients  # type: ignore[no-any-return]
 
 
 class DeepMeans(Mean):  # type: ignore[misc]

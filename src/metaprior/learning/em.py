@@ -1,0 +1,298 @@
+"""EM for the reduced-rank mixed-effects model `y = B β + B W z + ε`: functional PCA of curves seen anywhere.
+
+`Γ = W Wᵀ` is James, Hastie and Sugar's `Θ D Θᵀ` (2000). Tasks enter through their designs alone: for each set of inputs
+its Gram matrix `G = BᵀB`, and count, sum and products of the `h = Bᵀy` of the tasks that have it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.errors import DataError, NumericalError, OptionError
+from metaprior.inference.evidence import LOG_2PI
+from metaprior.priors import Basis, BasisKernel, BasisMean, FixedNoise, Prior
+from metaprior.tasks import Padded, SharedInputs, Tasks, batches, on_one_grid
+
+UNKNOWNS = 4000
+"""Coefficients that one M-step may solve for together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Designs, one entry for each set of inputs: of single tasks, or of groups of tasks that share them."""
+
+    count: Float[Tensor, " k"]
+    points: Float[Tensor, " k"]
+    gram: Float[Tensor, "k q q"]
+    projected: Float[Tensor, "k q p"]  # Σ h over the tasks of the design
+    products: Float[Tensor, "k q q"] | None  # Σ h hᵀ over its tasks and outputs; None: single tasks
+
+    @staticmethod
+    def of_group(B: Float[Tensor, "n q"], count: int, total: Float[Tensor, "q p"], products: Tensor) -> Block:
+        tasks, points = torch.tensor([[float(count)], [float(len(B))]], dtype=torch.float64)
+        return Block(tasks, points, (B.mT @ B)[None], total[None], products[None])
+
+    @staticmethod
+    def shared(basis: Basis, batch: SharedInputs) -> Block:
+        B = basis(batch.inputs.distinct)[batch.inputs.index[0]]
+        count, mean = len(batch.y), batch.mean[0]
+        second = count * (batch.scatter[0] + mean @ mean.mT)
+        return Block.of_group(B, count, count * (B.mT @ mean), B.mT @ second @ B)
+
+    @staticmethod
+    def gridded(basis: Basis, tasks: Tasks) -> Block:
+        """Straight from y: a dense grid may have far more points than there are tasks."""
+        n = int(tasks.sizes[0])
+        B = basis(tasks.x[:n])
+        h = torch.einsum("nq,mnp->mqp", B, tasks.y.view(len(tasks), n, tasks.p))
+        flat = h.permute(1, 0, 2).reshape(B.shape[1], -1)
+        return Block.of_group(B, len(tasks), h.sum(0), flat @ flat.mT)
+
+    @staticmethod
+    def padded(basis: Basis, batch: Padded) -> Block:
+        B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
+        ones = torch.ones(len(B), dtype=torch.float64)
+        return Block(ones, batch.mask.sum(1).double(), B.mT @ B, B.mT @ batch.y, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Designs:
+    """What many tasks say about the model."""
+
+    blocks: tuple[Block, ...]
+    tasks: int
+    values: int  # number of target values
+    squares: float  # Σ yᵀy over everything
+
+    @staticmethod
+    @torch.no_grad()
+    def of(basis: Basis, tasks: Tasks) -> Designs:
+        if on_one_grid(tasks):
+            blocks = [Block.gridded(basis, tasks)]
+        else:
+            laid_out = batches(tasks)
+            groups = [Block.shared(basis, batch) for batch in laid_out if isinstance(batch, SharedInputs)]
+            blocks = groups + [Block.padded(basis, batch) for batch in laid_out if isinstance(batch, Padded)]
+        return Designs(tuple(blocks), len(tasks), tasks.y.numel(), float(tasks.y.square().sum()))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of basis functions and of outputs."""
+        q, p = self.blocks[0].projected.shape[1:]
+        return q, p
+
+    @property
+    def one_grid(self) -> bool:
+        """Whether all tasks share one design."""
+        return len(self.blocks) == 1 and len(self.blocks[0].count) == 1
+
+    @property
+    def projected(self) -> Float[Tensor, "q p"]:
+        """Σ h over all tasks."""
+        return torch.stack([block.projected.sum(0) for block in self.blocks]).sum(0)
+
+
+class MixedEffects(NamedTuple):
+    """The model: β, W and the noise variance."""
+
+    mean: Float[Tensor, "q p"]
+    loadings: Float[Tensor, "q r"]
+    noise: float
+
+    def prior(self, basis: Basis) -> Prior:
+        """The same as a Gaussian-process prior: `m(x) = b(x)ᵀβ`, `k(x, x') = b(x)ᵀ W Wᵀ b(x')`."""
+        mean, kernel = BasisMean(basis, self.mean), BasisKernel(basis, self.loadings)
+        return Prior(mean, kernel, FixedNoise(self.noise), learn=())
+
+
+class Fit(NamedTuple):
+    """A fitted model, and the evidence before each step and at the end: it never falls."""
+
+    model: MixedEffects
+    evidence: tuple[float, ...]
+    converged: bool
+
+
+class _Expected(NamedTuple):
+    """The E-step for a block: evidence, and what the M-step needs of the scores z, summed over each design's tasks."""
+
+    evidence: float
+    z: Float[Tensor, "k r p"]
+    zz: Float[Tensor, "k r r"]
+    hz: Float[Tensor, "q r"]  # summed over the designs as well
+
+
+@torch.no_grad()
+def fit_em(
+    designs: Designs,
+    rank: int,
+    *,
+    start: MixedEffects | None = None,
+    floor: float = 1e-6,
+    tolerance: float = 1e-6,
+    max_steps: int = 500,
+) -> Fit:
+    """EM until a step gains less than `tolerance` of evidence per value. floor: the least noise variance."""
+    q, p = designs.shape
+    if not 1 <= rank <= q:
+        raise OptionError(f"rank {rank}: give one from 1 to the number of basis functions, {q}.")
+    if not designs.one_grid and q * (p + rank) > UNKNOWNS:
+        raise OptionError(f"{q} basis functions with rank {rank} are too many for irregular tasks: give fewer.")
+    model = start_of(designs, rank, floor) if start is None else start
+    trace: list[float] = []
+    for _ in range(max_steps):
+        expected = [_expect(block, model) for block in designs.blocks]
+        trace.append(_total(designs, model, expected))
+        if len(trace) > 1 and trace[-1] - trace[-2] < tolerance * designs.values:
+            return Fit(model, tuple(trace), True)
+        model = _maximise(designs, expected, floor)
+    return Fit(model, (*trace, evidence_of(designs, model)), False)
+
+
+@torch.no_grad()
+def evidence_of(designs: Designs, model: MixedEffects) -> float:
+    """The summed log marginal likelihood of the tasks."""
+    return _total(designs, model, [_expect(block, model) for block in designs.blocks])
+
+
+def _total(designs: Designs, model: MixedEffects, expected: Sequence[_Expected]) -> float:
+    squares = designs.squares - 2 * float((model.mean * designs.projected).sum())
+    constant = squares / model.noise + designs.values * LOG_2PI
+    return sum(part.evidence for part in expected) - 0.5 * constant
+
+
+def _expect(block: Block, model: MixedEffects) -> _Expected:
+    beta, W, noise = model
+    (r, p), count, G = (W.shape[1], beta.shape[1]), block.count[:, None, None], block.gram
+    eye, Gb = torch.eye(r, dtype=W.dtype), block.gram @ beta
+    residual = block.projected - count * Gb  # Σ (h − Gβ)
+    L, info = torch.linalg.cholesky_ex(noise * eye + W.mT @ G @ W)
+    if bool(info.any()):
+        raise NumericalError("the scores' covariance is not positive definite: use fewer components or a higher floor.")
+    z = torch.cholesky_solve(W.mT @ residual, L)
+    if block.products is None:
+        explained, outer = float((z * (W.mT @ residual)).sum()), z @ z.mT
+        hz = torch.einsum("kqp,krp->qr", block.projected, z)
+    else:
+        crossed = block.projected @ Gb.mT
+        RR = block.products - crossed - crossed.mT + count * (Gb @ Gb.mT)  # Σ (h − Gβ)(h − Gβ)ᵀ
+        through = torch.cholesky_solve(W.mT @ RR, L)
+        explained, outer = float((through * W.mT).sum()), torch.cholesky_solve((through @ W).mT, L)
+        hz = (through.mT + Gb @ z.mT).sum(0)
+    zz = outer + count * p * noise * torch.cholesky_solve(eye.expand_as(L), L)
+    logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (block.points - r) * math.log(noise)
+    quadratic = (float((count * beta * Gb).sum()) - explained) / noise
+    return _Expected(-0.5 * (quadratic + p * float((block.count * logdet).sum())), z, zz, hz)
+
+
+def _maximise(designs: Designs, expected: Sequence[_Expected], floor: float) -> MixedEffects:
+    """β and W together by their normal equations, then the noise; then W takes up the scores' own covariance.
+
+    The last is parameter expansion (Liu, Rubin and Wu 1998): the same monotone ascent in far fewer steps.
+    """
+    p = designs.shape[1]
+    moments = [_moments(block, part) for block, part in zip(designs.blocks, expected, strict=True)]
+    R = torch.cat([designs.projected, torch.stack([part.hz for part in expected]).sum(0)], -1)
+    C = _solve_normal([block.gram for block in designs.blocks], moments, R)
+    noise = (designs.squares - float((C * R).sum())) / designs.values
+    Phi = torch.stack([part.zz.sum(0) for part in expected]).sum(0) / (designs.tasks * p)
+    L, info = torch.linalg.cholesky_ex(Phi)
+    W = C[:, p:] @ L if not int(info) else C[:, p:]
+    return MixedEffects(C[:, :p], W, max(noise, floor))
+
+
+def _moments(block: Block, expected: _Expected) -> Float[Tensor, "k s s"]:
+    """`Σ z̃ z̃ᵀ` over the tasks and outputs of each design, with z̃ = (which output, z)."""
+    eye = torch.eye(expected.z.shape[-1], dtype=torch.float64)
+    top = torch.cat([block.count[:, None, None] * eye, expected.z.mT], -1)
+    return torch.cat([top, torch.cat([expected.z, expected.zz], -1)], -2)
+
+
+def _solve_normal(
+    grams: Sequence[Float[Tensor, "k q q"]], moments: Sequence[Float[Tensor, "k s s"]], R: Float[Tensor, "q s"]
+) -> Float[Tensor, "q s"]:
+    """C with `Σ_k G_k C S_k = R`."""
+    q, s = R.shape
+    if len(grams) == 1 and len(grams[0]) == 1:
+        half = torch.cholesky_solve(R, _positive(grams[0][0]))
+        return torch.cholesky_solve(half.mT.contiguous(), _positive(moments[0][0])).mT.contiguous()
+    pairs = torch.zeros(q * q, s * s, dtype=torch.float64)
+    for G, S in zip(grams, moments, strict=True):
+        pairs.addmm_(G.reshape(len(G), -1).mT, S.reshape(len(S), -1))
+    A = pairs.reshape(q, q, s, s).permute(0, 2, 1, 3).reshape(q * s, q * s)
+    return torch.cholesky_solve(R.reshape(-1, 1), _positive(A)).reshape(q, s)
+
+
+def _positive(A: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
+    L: Tensor
+    L, info = torch.linalg.cholesky_ex(A)
+    if int(info):
+        raise DataError(
+            "the tasks do not determine every function of the basis: some have no points where they differ from zero. "
+            "Use fewer basis functions."
+        )
+    return L
+
+
+def start_of(designs: Designs, rank: int, floor: float, smaller: MixedEffects | None = None) -> MixedEffects:
+    """Where all tasks share one design, the maximum itself; elsewhere a covariance of ridge estimates.
+
+    smaller: a model of lower rank, already fitted, to go on from.
+    """
+    if designs.one_grid:
+        return _closed_form(designs, rank, floor)
+    rough = _rough(designs, rank, floor)
+    if smaller is None or smaller.loadings.shape[1] >= rank:
+        return rough
+    known = torch.linalg.qr(smaller.loadings)[0]
+    left, sizes, _ = torch.linalg.svd(rough.loadings - known @ (known.mT @ rough.loadings), full_matrices=False)
+    added = rank - smaller.loadings.shape[1]
+    loadings = torch.cat([smaller.loadings, left[:, :added] * sizes[:added]], -1)
+    return MixedEffects(smaller.mean, loadings, smaller.noise)
+
+
+def _closed_form(designs: Designs, rank: int, floor: float) -> MixedEffects:
+    """Probabilistic PCA (Tipping and Bishop 1999) within the span of the basis at the shared inputs."""
+    (block,), p = designs.blocks, designs.shape[1]
+    assert block.products is not None
+    count = designs.tasks
+    L = _positive(block.gram[0])
+    inner = torch.linalg.solve_triangular(L, block.projected[0] / count, upper=False)
+    half = torch.linalg.solve_triangular(L, block.products[0], upper=False)
+    second = torch.linalg.solve_triangular(L, half.mT, upper=False) / (count * p)
+    values, vectors = torch.linalg.eigh(second - inner @ inner.mT / p)
+    values, vectors = values.flip(0).clamp(min=0.0), vectors.flip(1)
+    total = designs.squares / (count * p) - float(inner.square().sum()) / p
+    left = float(block.points[0]) - rank
+    noise = max((total - float(values[:rank].sum())) / left, floor) if left > 0 else floor
+    scale = (values[:rank] - noise).clamp(min=0.0).sqrt()
+    back = torch.linalg.solve_triangular(L.mT, torch.cat([inner, vectors[:, :rank] * scale], -1), upper=True)
+    return MixedEffects(back[:, :p].contiguous(), back[:, p:].contiguous(), noise)
+
+
+def _rough(designs: Designs, rank: int, floor: float) -> MixedEffects:
+    (q, p), eye = designs.shape, torch.eye(designs.shape[0], dtype=torch.float64)
+    total = torch.stack([(block.count[:, None, None] * block.gram).sum(0) for block in designs.blocks]).sum(0)
+    beta = torch.cholesky_solve(designs.projected, _positive(total))
+    ridge = float(total.diagonal().sum()) / (q * designs.tasks)
+    covariance = torch.zeros(q, q, dtype=torch.float64)
+    for block in designs.blocks:
+        L, Gb = torch.linalg.cholesky(block.gram + ridge * eye), block.gram @ beta
+        if block.products is None:
+            estimate = torch.cholesky_solve(block.projected - Gb, L)
+            covariance += torch.einsum("kqp,ksp->qs", estimate, estimate)
+        else:
+            crossed = block.projected @ Gb.mT
+            RR = block.products - crossed - crossed.mT + block.count[:, None, None] * (Gb @ Gb.mT)
+            covariance += torch.cholesky_solve(torch.cholesky_solve(RR, L).mT, L).sum(0)
+    values, vectors = torch.linalg.eigh(covariance / (designs.tasks * p))
+    values, vectors = values.flip(0)[:rank], vectors.flip(1)[:, :rank]
+    variance = max((designs.squares - float((beta * designs.projected).sum())) / designs.values, floor)
+    return MixedEffects(beta, vectors * values.clamp(min=1e-3 * float(values[0])).sqrt(), max(0.5 * variance, floor))

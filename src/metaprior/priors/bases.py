@@ -1,0 +1,203 @@
+"""Bases of functions, orthonormal in L² over their domain: what functional PCA writes curves in."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metaprior.errors import DataError, OptionError, UnknownNameError
+
+BASES = ("spline", "polynomial", "fourier")
+
+
+class Basis(nn.Module, ABC):
+    """`b(x) = [b₁(x) … b_q(x)]` with `∫ bᵢ bⱼ = [i = j]` over a box. Beyond it, each keeps its value at the edge."""
+
+    lower: Tensor
+    upper: Tensor
+
+    def __init__(self, lower: Sequence[float], upper: Sequence[float], size: int) -> None:
+        super().__init__()
+        if size < 1:
+            raise OptionError(f"a basis of {size} functions: give 1 or more.")
+        for low, high in zip(lower, upper, strict=True):
+            if not -math.inf < low < high < math.inf:
+                raise OptionError(f"a basis from {low} to {high}: the domain needs a beginning before its end.")
+        self.size = size
+        self.register_buffer("lower", torch.tensor(lower, dtype=torch.float64))
+        self.register_buffer("upper", torch.tensor(upper, dtype=torch.float64))
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        if x.shape[-1] != len(self.lower):
+            raise DataError(f"points with {x.shape[-1]} inputs, but the basis is of {len(self.lower)}.")
+        return self.inside(x.clamp(self.lower, self.upper))
+
+    @abstractmethod
+    def inside(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        """The functions at points of the domain."""
+
+
+class SplineBasis(Basis):
+    """B-splines between a first and a last knot, with these interior knots, orthonormalised."""
+
+    knots: Tensor
+    whitening: Tensor
+
+    def __init__(self, lower: float, upper: float, knots: Sequence[float] = (), degree: int = 3) -> None:
+        if degree < 0:
+            raise OptionError(f"splines of degree {degree}: give 0 or more.")
+        interior = sorted(float(knot) for knot in knots)
+        if interior and not lower < interior[0] <= interior[-1] < upper:
+            raise OptionError(
+                f"interior knots from {interior[0]:g} to {interior[-1]:g} leave the domain from {lower:g} to "
+                f"{upper:g}: give knots inside it."
+            )
+        super().__init__([lower], [upper], len(interior) + degree + 1)
+        self.degree = degree
+        ends = degree + 1
+        self.register_buffer("knots", torch.tensor([lower] * ends + interior + [upper] * ends, dtype=torch.float64))
+        self.register_buffer("whitening", self._whitening())
+
+    def inside(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n q"]:
+        return self._plain(x[..., 0]) @ self.whitening
+
+    def _plain(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n q"]:
+        """B-splines by the recursion of Cox and de Boor."""
+        t, x = self.knots, x[..., None]
+        last = len(t) - self.degree - 2  # the last interval that is not empty holds its right end too
+        before_end = torch.arange(len(t) - 1, device=t.device) >= last
+        values = ((t[:-1] <= x) & ((x < t[1:]) | (before_end & (x <= t[1:]) & (t[:-1] < t[1:])))).to(x)
+        for k in range(1, self.degree + 1):
+            rising = _ratio(x - t[: -k - 1], t[k:-1] - t[: -k - 1])
+            falling = _ratio(t[k + 1 :] - x, t[k + 1 :] - t[1:-k])
+            values = rising * values[..., :-1] + falling * values[..., 1:]
+        return values
+
+    def _whitening(self) -> Float[Tensor, "q q"]:
+        """`L⁻ᵀ` of the splines' Gram matrix, whose integrals a Gauss–Legendre rule takes exactly."""
+        nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(self.degree + 1))
+        ends = self.knots.unique()
+        middle, half = (ends[1:] + ends[:-1])[:, None] / 2, (ends[1:] - ends[:-1])[:, None] / 2
+        values = self._plain((middle + half * nodes).flatten())
+        gram = values.mT @ ((half * weights).flatten()[:, None] * values)
+        L, info = torch.linalg.cholesky_ex(gram)
+        if int(info):
+            raise OptionError("these knots lie so close that splines on them cannot be told apart: give fewer.")
+        eye = torch.eye(len(L), dtype=L.dtype)
+        inverse: Tensor = torch.linalg.solve_triangular(L, eye, upper=False)
+        return inverse.mT.contiguous()
+
+
+class PolynomialBasis(Basis):
+    """Legendre polynomials of degree 0, 1, …, scaled to the domain."""
+
+    def __init__(self, lower: float, upper: float, size: int) -> None:
+        super().__init__([lower], [upper], size)
+
+    def inside(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n q"]:
+        width = self.upper - self.lower
+        t = (2 * (x - self.lower) / width - 1)[..., 0]
+        values = [torch.ones_like(t), t]
+        for k in range(1, self.size - 1):  # Bonnet's recursion
+            values.append(((2 * k + 1) * t * values[k] - k * values[k - 1]) / (k + 1))
+        norms = ((2 * torch.arange(self.size).to(t) + 1) / width).sqrt()
+        return torch.stack(values[: self.size], -1) * norms
+
+
+class FourierBasis(Basis):
+    """A constant, then sine and cosine of one, two, … periods over the domain."""
+
+    def __init__(self, lower: float, upper: float, size: int) -> None:
+        super().__init__([lower], [upper], size)
+
+    def inside(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n q"]:
+        width = self.upper - self.lower
+        angle = 2 * math.pi * (x - self.lower) / width * torch.arange(1, self.size // 2 + 1).to(x)
+        waves = torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[..., : self.size - 1]
+        return torch.cat([torch.ones_like(x), math.sqrt(2) * waves], -1) / width.sqrt()
+
+
+class TensorBasis(Basis):
+    """All products of a basis of the first input with one of the second."""
+
+    def __init__(self, first: Basis, second: Basis) -> None:
+        lower = torch.cat([first.lower, second.lower]).tolist()
+        upper = torch.cat([first.upper, second.upper]).tolist()
+        super().__init__(lower, upper, first.size * second.size)
+        self.first, self.second = first, second
+
+    def inside(self, x: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n q"]:
+        one, two = self.first.inside(x[..., :1]), self.second.inside(x[..., 1:])
+        return (one[..., :, None] * two[..., None, :]).flatten(-2)
+
+
+def make_basis(
+    kind: str | Basis, x: Float[Tensor, "N d"], size: int, *, knots: Sequence[float] | None = None, degree: int = 3
+) -> Basis:
+    """A basis by name over the range of these inputs, with `size` functions of each; or a given one, as it is.
+
+    Splines of fewer functions than `degree + 1` have a lower degree. Interior knots follow the inputs; given ones
+    decide on the number of functions.
+    """
+    if isinstance(kind, Basis):
+        return kind
+    if kind not in BASES:
+        raise UnknownNameError("basis", kind, BASES)
+    if x.shape[1] > 2:
+        raise DataError(
+            f"a basis of functions of {x.shape[1]} inputs would need too many of them: choose one or two input "
+            "columns, or learn a deep mean and kernel instead (MetaGP)."
+        )
+    if knots is not None and (kind != "spline" or x.shape[1] != 1):
+        raise OptionError("knots belong to a spline basis of one input.")
+    one_by_one = [_one_input(kind, column, size, knots, degree) for column in x.unbind(1)]
+    return one_by_one[0] if len(one_by_one) == 1 else TensorBasis(*one_by_one)
+
+
+def _one_input(kind: str, x: Float[Tensor, " N"], size: int, knots: Sequence[float] | None, degree: int) -> Basis:
+    distinct = x.unique()
+    if len(distinct) < 2:
+        raise DataError("all inputs are the same point: a basis needs a range of them.")
+    lower, upper = float(distinct[0]), float(distinct[-1])
+    if knots is not None:
+        return _supported(SplineBasis(lower, upper, knots, degree), distinct)
+    if size > len(distinct):
+        raise DataError(
+            f"a basis of {size} functions, but only {len(distinct)} distinct inputs: give at most {len(distinct)}."
+        )
+    if kind == "polynomial":
+        return PolynomialBasis(lower, upper, size)
+    if kind == "fourier":
+        return _supported(FourierBasis(lower, upper, size), distinct)
+    degree = min(degree, size - 1)
+    return SplineBasis(lower, upper, _knots(distinct, size, degree), degree)
+
+
+def _supported(basis: Basis, distinct: Float[Tensor, " u"]) -> Basis:
+    """The basis, if the inputs can tell all its functions apart."""
+    rank = int(torch.linalg.matrix_rank(basis(distinct[:, None])))
+    if rank < basis.size:
+        raise DataError(
+            f"the inputs can tell only {rank} of the {basis.size} functions of the basis apart: give fewer knots or "
+            "functions, where the inputs lie."
+        )
+    return basis
+
+
+def _knots(distinct: Float[Tensor, " u"], size: int, degree: int) -> list[float]:
+    """Averages of neighbouring inputs: with as many functions as inputs, splines pass through any values there."""
+    if degree == 0:
+        return torch.quantile(distinct, torch.linspace(0, 1, size + 1, dtype=torch.float64)[1:-1]).tolist()
+    sites = torch.quantile(distinct, torch.linspace(0, 1, size, dtype=torch.float64))
+    return [float(sites[j + 1 : j + 1 + degree].mean()) for j in range(size - degree - 1)]
+
+
+def _ratio(top: Tensor, bottom: Tensor) -> Tensor:
+    """0 where the bottom is: the recursion's convention."""
+    return torch.where(bottom > 0, top / torch.where(bottom > 0, bottom, 1.0), 0.0)

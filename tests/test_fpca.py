@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaprior import DataError, NotFittedError, OptionError, Tasks, evidence, score
+from metaprior.baselines import FPCA
+from metaprior.learning.em import Designs, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis
+from tests.problems import mixed, ragged, shared, slow_evidence
+
+
+def curves(count=120, seed=0, largest=8, noise=0.1, grid=None) -> Tasks:
+    """Two components of known size around a known mean, each curve seen at a few places of its own."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        x = np.sort(rng.uniform(0, 1, rng.integers(2, largest + 1))) if grid is None else grid
+        first, second = rng.normal(0, 2.0), rng.normal(0, 0.7)
+        waves = np.sqrt(2) * np.sin(2 * np.pi * x), np.sqrt(2) * np.cos(2 * np.pi * x)
+        pairs.append((x, 3 * x + first * waves[0] + second * waves[1] + rng.normal(0, noise, len(x))))
+    return Tasks.from_pairs(pairs)
+
+
+def random_model(q, r, p, seed, noise=0.3) -> MixedEffects:
+    generator = torch.Generator().manual_seed(seed)
+    mean, loadings = (torch.randn(q, k, generator=generator, dtype=torch.float64) for k in (p, r))
+    return MixedEffects(mean, loadings, noise)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("make", [ragged, shared, mixed])
+def test_the_evidence_from_designs_is_that_of_the_prior(make, p):
+    tasks = make(p=p)
+    basis = PolynomialBasis(-3.0, 3.0, 5)
+    model = random_model(5, 3, p, seed=1)
+    found = evidence_of(Designs.of(basis, tasks), model)
+    assert found == pytest.approx(float(evidence(model.prior(basis), tasks).total.sum().detach()), rel=1e-10)
+    assert found == pytest.approx(float(slow_evidence(model.prior(basis), tasks).sum().detach()), rel=1e-10)
+
+
+@given(
+    kind=st.sampled_from([ragged, shared, mixed]),
+    p=st.integers(1, 2),
+    rank=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+    far=st.booleans(),
+)
+def test_em_never_lowers_the_evidence(kind, p, rank, seed, far):
+    designs = Designs.of(PolynomialBasis(-4.0, 4.0, 4), kind(p=p, seed=seed))
+    start = random_model(4, rank, p, seed) if far else None
+    trace = np.array(fit_em(designs, rank, start=start, tolerance=-1.0, max_steps=40).evidence)
+    assert len(trace) == 41
+    assert np.diff(trace).min() > -1e-9 * np.abs(trace).max()
+    assert trace[-1] > trace[0] or not far
+
+
+def test_em_ends_where_the_gradient_of_the_evidence_is_zero():
+    tasks = curves(40, noise=0.3)
+    basis = FourierBasis(0.0, 1.0, 5)
+    fit = fit_em(Designs.of(basis, tasks), 2, tolerance=1e-13, max_steps=20_000)
+    prior = fit.model.prior(basis).requires_grad_(True)
+    evidence(prior, tasks).total.sum().backward()
+    per_value = torch.cat([p.grad.flatten() for p in (prior.mean.coefficients, prior.kernel.loadings)]) / len(tasks.x)
+    assert float(per_value.abs().max()) < 1e-5
+
+
+def test_on_one_grid_the_start_is_the_maximum():
+    designs = Designs.of(SplineBasis(0.0, 1.0, [0.3, 0.6]), curves(60, grid=np.linspace(0, 1, 15), noise=0.2))
+    assert designs.one_grid
+    start = start_of(designs, 2, 1e-9)
+    fit = fit_em(designs, 2, tolerance=-1.0, max_steps=50, floor=1e-9)
+    assert fit.evidence[-1] == pytest.approx(fit.evidence[0], rel=1e-10)
+    assert fit.model.noise == pytest.approx(start.noise, rel=1e-6)
+    elsewhere = fit_em(designs, 2, start=random_model(6, 2, 1, seed=0), tolerance=1e-12, max_steps=5000, floor=1e-9)
+    assert fit.evidence[-1] * (1 + 1e-3) < elsewhere.evidence[-1] < fit.evidence[-1] + 1e-6  # both are negative
+
+
+@pytest.mark.parametrize("basis", [FourierBasis(0.0, 1.0, 7), SplineBasis(0.0, 1.0, [0.25, 0.5, 0.75])])
+def test_on_dense_curves_it_is_the_svd(basis):
+    """Noise-free curves in the span of the basis: the SVD of the centred data, weighted by the trapezoid rule."""
+    rng = np.random.default_rng(3)
+    x = torch.linspace(0, 1, 20_001, dtype=torch.float64)[:, None]
+    coefficients = (
+        torch.tensor(rng.normal(size=(12, 3)) * [3.0, 1.0, 0.4])
+        @ torch.linalg.qr(torch.tensor(rng.normal(size=(7, 3))))[0].mT
+    )
+    y = (coefficients + 2.0) @ basis(x).mT
+    tasks = Tasks.on_grid(x, y)
+    fpca = FPCA(basis, rank=3, noise_floor=1e-14).fit(tasks)
+    weight = torch.full((len(x),), 1 / (len(x) - 1), dtype=torch.float64)
+    weight[[0, -1]] /= 2
+    U, S, V = torch.linalg.svd((y - y.mean(0)) * weight.sqrt(), full_matrices=False)
+    functions = (V[:3] / weight.sqrt()).mT
+    sign = (functions * fpca.eigenfunctions(x) * weight[:, None]).sum(0).sign()
+    assert fpca.eigenfunctions(x).numpy() == pytest.approx((functions * sign).numpy(), abs=1e-6)
+    assert fpca.scores(tasks).mean[..., 0].numpy() == pytest.approx((U[:, :3] * S[:3] * sign).numpy(), abs=1e-6)
+    assert fpca.eigenvalues_[:, 0].numpy() == pytest.approx((S[:3] ** 2 / 12).numpy(), rel=1e-6)
+    assert fpca.explained_.numpy() == pytest.approx((S[:3] ** 2 / (S**2).sum()).numpy(), abs=1e-6)
+
+
+def test_sparse_curves_show_the_components_they_were_made_of():
+    fpca = FPCA().fit(curves(1500, seed=1))
+    x = torch.linspace(0, 1, 201, dtype=torch.float64)[:, None]
+    first = np.sqrt(2) * np.sin(2 * np.pi * x[:, 0].numpy())
+    found = fpca.eigenfunctions(x)[:, 0].numpy()
+    assert abs(np.mean(first * found)) > 0.99
+    assert fpca.eigenvalues_[0, 0] == pytest.approx(4.0, rel=0.2)
+    assert fpca.noise_[0] == pytest.approx(0.01, rel=0.3)
+    assert fpca.rank_ in (2, 3)
+    assert fpca.mean_function(x)[:, 0].numpy() == pytest.approx(3 * x[:, 0].numpy(), abs=0.35)
+
+
+def test_sparse_new_curves_are_covered():
+    fpca = FPCA().fit(curves(600, seed=1))
+    context, target = curves(400, seed=2, largest=10).context_target(1, seed=0)
+    found = score(fpca.predict(context, target), target)
+    assert 0.87 < found.summary("coverage_90").mean < 0.93
+
+
+def test_scores_are_the_posterior_of_the_components():
+    """Against the prior conditioned on the curve: f = μ + Σ ξ φ has the same mean and variance everywhere."""
+    tasks = curves(80)
+    fpca = FPCA(size=8, rank=3).fit(tasks)
+    x = torch.linspace(0, 1, 11, dtype=torch.float64)[:, None]
+    some = tasks.select(range(5))
+    scores, phi = fpca.scores(some), fpca.eigenfunctions(x)
+    posterior = fpca.predict(some, Tasks.from_inputs([x] * 5)).function
+    mean = fpca.mean_function(x)[:, 0] + scores.mean[..., 0] @ phi.mT
+    variance = torch.einsum("nk,mkl,nl->mn", phi, scores.covariance[:, 0], phi)
+    assert posterior.mean.reshape(5, 11).numpy() == pytest.approx(mean.numpy(), abs=1e-7)
+    assert posterior.variance.reshape(5, 11).numpy() == pytest.approx(variance.numpy(), abs=1e-7)
+    assert scores.sd.numpy() ** 2 == pytest.approx(scores.covariance.diagonal(dim1=-2, dim2=-1).mT.numpy())
+
+
+def test_two_inputs_and_two_outputs():
+    rng = np.random.default_rng(0)
+    pairs = []
+    for _ in range(60):
+        x = rng.uniform(size=(12, 2))
+        level = rng.normal(size=2)
+        pairs.append((x, x.sum(1, keepdims=True) + level * [1.0, 50.0] + rng.normal(0, 0.1, (12, 2)) * [1.0, 50.0]))
+    tasks = Tasks.from_pairs(pairs)
+    fpca = FPCA(size=3).fit(tasks)
+    context, target = tasks.context_target(4, seed=0)
+    found = score(fpca.predict(context, target), target)
+    assert fpca.scores(context).mean.shape == (60, fpca.rank_, 2)
+    assert fpca.eigenvalues_[0, 1] / fpca.eigenvalues_[0, 0] == pytest.approx(2500, rel=0.5)
+    assert found.summary("mse").mean < 60.0  # 25 is noise; the levels' own variance is 1,250
+
+
+def test_what_is_chosen_is_the_best_that_was_tried():
+    fpca = FPCA().fit(curves(100))
+    best = max(fpca.tried_, key=lambda one: one.held_out_evidence)
+    assert (fpca.basis_.size, fpca.rank_) == (best.size, best.rank)
+    assert len({one.size for one in fpca.tried_}) > 1
+    assert len({one.rank for one in fpca.tried_}) > 1
+    judged = FPCA(held_out=curves(30, seed=9)).fit(curves(100))
+    assert judged.tried_ != fpca.tried_
+
+
+def test_two_or_three_curves_are_enough_for_one_component():
+    fpca = FPCA().fit(curves(2))
+    assert fpca.rank_ == 1
+    assert torch.isfinite(fpca.mean_function(torch.tensor([[0.5]]).double())).all()
+
+
+def test_what_fpca_refuses():
+    with pytest.raises(DataError, match="1 curve"):
+        FPCA().fit(curves(1))
+    with pytest.raises(DataError, match="every curve has one point"):
+        FPCA().fit(Tasks.from_pairs([([float(i)], [1.0 * i]) for i in range(9)]))
+    with pytest.raises(OptionError, match="rank 0"):
+        FPCA(rank=0).fit(curves(9))
+    with pytest.raises(OptionError, match="9 curves can show 8 at most"):
+        FPCA(rank=9).fit(curves(9))
+    with pytest.raises(OptionError, match="from 1 to the number of basis functions, 3"):
+        FPCA(size=3, rank=4).fit(curves(9))
+    with pytest.raises(DataError, match="distinct inputs"):
+        FPCA(size=500).fit(curves(9))
+    with pytest.raises(DataError, match="Use fewer basis functions"):
+        FPCA(SplineBasis(-10.0, 10.0, np.linspace(-9, 9, 40)), rank=1).fit(curves(9))
+    with pytest.raises(OptionError, match="noise_floor"):
+        FPCA(noise_floor=0.0).fit(curves(9))
+    with pytest.raises(NotFittedError):
+        FPCA().mean_function(torch.zeros(1, 1))
