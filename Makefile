@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint format bench docs clean
 
 demo: $(VENV)/.user
-	$(BIN)/metaprior reproduce step --out demo
+	$(BIN)/metaprior reproduce step --out demo --methods \
+		"vanilla,learned kernel,learned mean,learned both,fpca,bayes limit,linear limit"
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadfile
@@ -25,6 +26,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/evidence.py
 
 docs: $(VENV)/.dev
+	$(BIN)/python docs/sketches.py
 	$(BIN)/python docs/refresh.py
 
 clean:

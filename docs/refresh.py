@@ -16,7 +16,7 @@ from typing import Any
 from metaprior.report import markdown_tables
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reproduction.md", DOCS.parent / "README.md")
+PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS.parent / "README.md")
 BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

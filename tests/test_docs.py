@@ -24,6 +24,7 @@ def commands(fence):
 
 COMMANDS, LONG = commands("sh"), commands("bash")  # those that run here, and those that need data or many minutes
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+THEORY = (ROOT / "docs" / "theory.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -69,6 +70,14 @@ def test_readme_examples_run(example, capsys):
         assert "coverage_90" in capsys.readouterr().out
     else:
         assert found["tasks"].ids == ("a", "b")
+
+
+def test_the_examples_of_the_theory_page_run(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", THEORY, re.DOTALL)
+    found: dict = {}
+    exec(example, found)
+    assert float(found["fpca"].explained_.sum()) == pytest.approx(1.0)
+    assert capsys.readouterr().out
 
 
 def test_every_make_target_that_is_named_exists():

@@ -101,7 +101,7 @@ def test_the_papers_decimals():
 
 
 def texts(*rows):
-    (grid,) = make_grids(rows).values()
+    (grid,) = make_grids(rows)
     return [[cell.text for pair in line for cell in pair] for line in grid.lines.values()]
 
 
@@ -142,7 +142,7 @@ def test_no_negative_zero_and_a_dash_for_nothing():
 
 
 def best(*rows):
-    (grid,) = make_grids(rows).values()
+    (grid,) = make_grids(rows)
     return [method for method, line in grid.lines.items() if line[0][0].best]
 
 

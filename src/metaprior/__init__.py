@@ -1,5 +1,6 @@
 """Learn a Gaussian-process prior from many small related tasks; predict a new one from a few points."""
 
+from metaprior.baselines import FPCA, MAML
 from metaprior.errors import (
     DataError,
     MetapriorError,
@@ -29,6 +30,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CONFIGURATIONS",
+    "FPCA",
+    "MAML",
     "Conditional",
     "DataError",
     "DeepKernel",

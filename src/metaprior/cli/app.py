@@ -55,6 +55,9 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version that takes a few seconds.")] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep the other rows of an earlier run in --out, and add these.")
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")
     ] = None,
@@ -66,4 +69,4 @@ def reproduce(
     if experiment == "all":
         reproduce_all(options, folder)
     else:
-        reproduce_experiment(experiment, options, folder)
+        reproduce_experiment(experiment, options, folder, add=add)

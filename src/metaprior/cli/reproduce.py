@@ -12,11 +12,12 @@ from metaprior.output import prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_claims, terminal_tables, write_page
 
 
-def reproduce_experiment(name: str, options: Options, folder: Path) -> None:
-    """Run, write the result files, and make table, figures and page from them."""
+def reproduce_experiment(name: str, options: Options, folder: Path, add: bool = False) -> None:
+    """Run, write the result files, and make table, figures and page from them. add: to those that are there."""
     check_experiment(name, options)
     prepare_folder(folder)
-    results = run_experiment(name, options)
+    earlier = Results.read(folder) if add else None
+    results = run_experiment(name, options, earlier)
     results.write(folder)
     text = markdown_tables(results.rows)
     write_whole(folder / "table.md", lambda path: path.write_text(text))

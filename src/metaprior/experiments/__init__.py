@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from metaprior.data import find
 from metaprior.errors import UnknownNameError
-from metaprior.experiments import icu, mnist, sinusoid, step
+from metaprior.experiments import icu, mnist, sinusoid, step, theory
 from metaprior.experiments.claims import judge
 from metaprior.experiments.options import Options
 from metaprior.experiments.results import Results
@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Results]] = {
     "step": step.run,
     "mnist": mnist.run,
     "icu": icu.run,
+    "theory": theory.run,
 }
 
 
@@ -27,10 +28,12 @@ def check_experiment(name: str, options: Options) -> None:
         find("physionet2012", options.data)
 
 
-def run_experiment(name: str, options: Options) -> Results:
-    """An experiment by name, with the paper's claims about it judged."""
+def run_experiment(name: str, options: Options, earlier: Results | None = None) -> Results:
+    """An experiment by name, with the paper's claims about it judged. earlier: a run of other rows, to add these to."""
     check_experiment(name, options)
     results = EXPERIMENTS[name](options)
+    if earlier is not None:
+        results = results.added_to(earlier)
     results.claims = judge(results)
     return results
 

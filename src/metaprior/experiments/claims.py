@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metaprior.experiments.comparing import PaperTable, TaskTable
-from metaprior.experiments.judging import Comparable, Compared, GapNarrows, MovesMore, Rule, verdict
+from metaprior.experiments.judging import Changes, Comparable, Compared, GapNarrows, MovesMore, Rule, Within, verdict
 from metaprior.experiments.published import REFITTED
 from metaprior.experiments.results import Results
 
@@ -53,6 +53,7 @@ _SIZES = ("1", "5", "20")
 _MNIST = ("3", "50", "300")
 _ICU = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
 _MSE, _JOINT, _POINTWISE, _EVIDENCE = ("mse",), ("joint_log_likelihood",), ("log_likelihood",), ("evidence",)
+_DISTANCE = ("distance",)
 _Told = tuple[str, str, Rule]
 _SIMPLE = ("last value", "context mean")
 _ALONE = ("vanilla", "learned kernel", "learned mean")
@@ -204,6 +205,107 @@ def _icu() -> list[Claim]:
     return _claims("icu", where, told) + _moves("icu", _POINTWISE, _ICU) + asked
 
 
+def _theory() -> list[Claim]:
+    kernels = tuple(f"kernel = {name}" for name in ("RBF", "Matérn 1/2", "Matérn 5/2", "periodic", "linear", "deep"))
+    growing = tuple(f"points anywhere = {n}" for n in (4, 8, 16, 32, 64))
+    fitted, rescaled, permuted = "mean fit on target", ("written = rescaled",), ("written = permuted",)
+    bases = tuple(f"basis = {name}" for name in ("splines", "polynomials", "Fourier"))
+    risk: list[_Told] = [
+        (
+            "no-price-for-the-mean",
+            "Fitting the mean on a target leaves the complexity term of its evidence as it is.",
+            Changes(fitted, ("complexity",), ("steps = 0", "steps = 400"), "stay"),
+        ),
+        (
+            "fit-rises",
+            "Fitting the mean on a target raises the data-fit term of its evidence.",
+            Changes(fitted, ("data_fit",), ("steps = 20", "steps = 400"), "rise"),
+        ),
+        (
+            "fit-overfits",
+            "While the data fit rises, the error on the target's other points rises too.",
+            Changes(fitted, _MSE, ("steps = 20", "steps = 400"), "rise"),
+        ),
+        (
+            "learning-does-not-overfit",
+            "A mean learned from other tasks does not overfit: its error does not rise with more steps.",
+            Changes("learned mean", _MSE, ("steps = 20", "steps = 400"), "fall"),
+        ),
+        (
+            "learned-beats-fitted",
+            "A mean learned from other tasks predicts better than one fitted on the target, for every ñ.",
+            Compared("learned mean", (fitted,), _MSE, tuple(f"ñ = {n}" for n in (1, 2, 5, 10, 20, 40))),
+        ),
+        (
+            "few-meta-tasks-pay",
+            "Twenty meta-tasks are enough for a learned mean to beat a zero mean.",
+            Compared("learned mean", ("vanilla",), _MSE, ("m = 20", "m = 100", "m = 1000", "m = 10000")),
+        ),
+    ]
+    assumption: list[_Told] = [
+        (
+            "zero-mean-stays-zero",
+            "Where only zeros were observed, a zero mean's posterior mean is zero, whatever the kernel.",
+            Within(("zero mean",), ("largest_posterior_mean",), kernels, at_most=0.0),
+        ),
+        (
+            "true-mean-is-exact",
+            "With the known function as mean the posterior mean is exact, whatever the kernel.",
+            Within(("true mean",), ("largest_error",), kernels, at_most=0.0),
+        ),
+        (
+            "advantage-vanishes",
+            "The advantage of the known mean vanishes as points are added.",
+            GapNarrows("true mean", "zero mean", _MSE, growing),
+        ),
+    ]
+    maml: list[_Told] = [
+        (
+            "maml-sees-scale",
+            "MAML adapts the same start function differently when its layers are rescaled.",
+            Within(("maml adapted to a context",), _DISTANCE, rescaled, at_least=1e-3),
+        ),
+        (
+            "maml-blind-to-order",
+            "Control: with its hidden units permuted, MAML adapts it alike, to rounding.",
+            Within(("maml adapted to a context",), _DISTANCE, permuted, at_most=1e-9),
+        ),
+        (
+            "average-of-parameters",
+            "Averaging the parameters of two permuted copies of a network gives another function.",
+            Within(("average of the parameters",), _DISTANCE, permuted, at_least=1e-3),
+        ),
+        (
+            "average-of-functions",
+            "Averaging the two functions gives the same function.",
+            Within(("average of the functions",), _DISTANCE, permuted, at_most=1e-9),
+        ),
+        (
+            "mean-independent",
+            "Evidence and posterior of a mean do not depend on how it is written.",
+            Within(("posterior of the mean", "evidence of the mean"), _DISTANCE, rescaled + permuted, at_most=1e-9),
+        ),
+        (
+            "training-independent",
+            "Training a mean does not depend on how it is written: rescaled, it ends in the same function.",
+            Within(("mean after training",), _DISTANCE, rescaled, at_most=1e-3),
+        ),
+    ]
+    proposition: list[_Told] = [
+        (
+            "fpca-is-a-gp",
+            "With mean and kernel linear in a basis, the posterior is that of functional PCA (to 1e-8 relative).",
+            Within(("posterior mean", "posterior covariance"), ("relative_error",), bases, at_most=1e-8),
+        )
+    ]
+    return [
+        *_claims("theory", "Sec. 3.1, risk of overfitting", risk),
+        *_claims("theory", "Sec. 3.2 and App. A, Assumption 1", assumption),
+        *_claims("theory", "Sec. 4.1, model-agnostic meta-learning", maml),
+        *_claims("theory", "Sec. 4.2 and App. B, Proposition 1", proposition),
+    ]
+
+
 def _moves(experiment: str, likelihood: tuple[str, ...], settings: tuple[str, ...]) -> list[Claim]:
     """What the paper expects of its measures, everywhere."""
     told: list[_Told] = [
@@ -225,4 +327,4 @@ def _claims(experiment: str, where: str, told: list[_Told]) -> list[Claim]:
     return [Claim(f"{experiment}-{name}", text, where, experiment, rule) for name, text, rule in told]
 
 
-CLAIMS: tuple[Claim, ...] = (*_step(), *_sinusoid(), *_mnist(), *_icu())
+CLAIMS: tuple[Claim, ...] = (*_step(), *_sinusoid(), *_mnist(), *_icu(), *_theory())

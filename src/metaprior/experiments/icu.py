@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from metaprior.baselines import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork
+from metaprior.baselines import FPCA, MAML, ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork
 from metaprior.data import load_physionet
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
-from metaprior.experiments.running import INITIALISATION, timed, training_record
+from metaprior.experiments.running import INITIALISATION, components_record, fit_maml, timed, training_record
 from metaprior.inference import InUnits, Method, Predictive
 from metaprior.learning import OptimizerName, Weighting
 from metaprior.model import MetaGP
@@ -24,7 +24,7 @@ from metaprior.scoring import score
 from metaprior.tasks import ContextTarget, Tasks
 
 VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
-METHODS = (*CONFIGURATIONS, "neural network", "mean fit on target", "last value", "context mean")
+METHODS = (*CONFIGURATIONS, "neural network", "mean fit on target", "maml", "fpca", "last value", "context mean")
 HIDDEN = (128, 64)
 WEIGHTING: Weighting = "point"
 """Patients count the same however often they were measured, as they do in the table: those in a bad state are measured
@@ -85,8 +85,10 @@ def run(options: Options) -> Results:
                 posterior = method.predict(patients.context, patients.target)
                 scores = score(posterior, patients.target)
                 results.add(name, variable, scores, PUBLISHED["icu"].get(name))
-            if isinstance(method, (MetaGP, NeuralNetwork)):
+            if isinstance(method, (MetaGP, NeuralNetwork, MAML)):
                 settings["training"][f"{name}, {variable}"] = training_record(method)
+            if isinstance(method, FPCA):
+                settings.setdefault("fpca", {})[variable] = components_record(method)
             _note_residuals(results, name, variable, posterior, patients.target)
             if name == "learned both":
                 _show_patients(results, variable, method, patients, seeds["patients"])
@@ -121,9 +123,7 @@ class _Patients:
             return self._learned(name)
         if name == "mean fit on target":
             gp = self._learned("vanilla")
-            own = MeanFitOnTarget(
-                gp.prior_, max_steps=400, seed=seed, progress=progress, hidden=HIDDEN, dtype=torch.float32
-            )
+            own = MeanFitOnTarget(gp.prior_, seed=seed, progress=progress, hidden=HIDDEN, dtype=torch.float32)
             return InUnits(own, gp.scaler_).fit(self.training)
         if name == "neural network":
             network = NeuralNetwork(
@@ -136,6 +136,11 @@ class _Patients:
                 gain=GAIN,
             )
             return network.fit(self.training)
+        if name == "maml":
+            given = (self.training, self.options, self.held_out, _as_at_test)
+            return fit_maml(*given, label=f"{self.variable}, {name}", hidden=HIDDEN, gain=GAIN)
+        if name == "fpca":
+            return FPCA(held_out=self.held_out, progress=progress).fit(self.training)
         kind = {"last value": LastValue, "context mean": ContextMean}[name]
         return kind(contexts=_as_at_test, held_out=self.held_out, seed=seed).fit(self.training)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from metaprior.experiments.comparing import Estimate, MissingRowError, Table, Weights, advantage
 
@@ -167,6 +167,48 @@ class Comparable:
         return found
 
 
+@dataclass(frozen=True)
+class Within:
+    """A metric of some methods is at most, or at least, a limit in every setting."""
+
+    methods: tuple[str, ...]
+    metrics: tuple[str, ...]
+    settings: tuple[str, ...]
+    at_most: float = math.inf
+    at_least: float = -math.inf
+
+    def findings(self, table: Table) -> list[Finding]:
+        found = []
+        for metric in self.metrics:
+            for method in self.methods:
+                for setting in self.settings:
+                    mean = table.combine(metric, {(method, setting): 1.0}).mean
+                    margin = min(self.at_most - mean, mean - self.at_least)
+                    place = ", ".join([method] * (len(self.methods) > 1) + [_setting(setting)])
+                    found.append(Finding(place, margin >= 0, "exactly 0" if mean == 0 else f"{mean:.2g}", margin))
+        return found
+
+
+@dataclass(frozen=True)
+class Changes:
+    """From the first setting to the last a method's metric rises, falls or stays as it is."""
+
+    method: str
+    metrics: tuple[str, ...]
+    settings: tuple[str, str]
+    to: Literal["rise", "fall", "stay"]
+
+    def findings(self, table: Table) -> list[Finding]:
+        (metric,), (first, last) = self.metrics, self.settings
+        change = table.combine(metric, {(self.method, last): 1.0, (self.method, first): -1.0})
+        place = _step(first, last)
+        if self.to == "stay":
+            return [Finding(place, abs(change.mean) <= 1e-9, f"a change of {change.mean:.1g}", 0.0)]
+        rise = change if self.to == "rise" else Estimate(-change.mean, change.stderr)
+        words = ("more", "less") if self.to == "rise" else ("less", "more")
+        return [_finding(place, rise, rise.above, words)]
+
+
 def _gap(table: Table, metric: str, setting: str, first: str, second: str) -> Weights:
     """The difference of two methods, turned so that it is positive."""
     found = table.combine(metric, {(first, setting): 1.0, (second, setting): -1.0})
@@ -201,4 +243,4 @@ def _setting(setting: str) -> str:
 
 
 def _step(before: str, after: str) -> str:
-    return f"{_setting(before)} to {after}"
+    return f"{_setting(before)} to {after.rpartition(' = ')[2]}"

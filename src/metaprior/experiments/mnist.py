@@ -9,11 +9,19 @@ from gpytorch.kernels import Kernel
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from metaprior.baselines import MeanFitOnTarget, NeuralNetwork
+from metaprior.baselines import FPCA, MAML, MeanFitOnTarget, NeuralNetwork
 from metaprior.data import load_digits, load_mnist
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
-from metaprior.experiments.running import INITIALISATION, score_contexts, timed, training_record
+from metaprior.experiments.running import (
+    INITIALISATION,
+    components_record,
+    contexts_of,
+    fit_maml,
+    score_contexts,
+    timed,
+    training_record,
+)
 from metaprior.inference import Method
 from metaprior.learning import OptimizerName
 from metaprior.model import MetaGP
@@ -24,7 +32,7 @@ from metaprior.tasks import ContextTarget, SharedInputs, Tasks
 
 SETTINGS = (3, 50, 300)
 QUICK_SETTINGS = (3, 10, 30)
-METHODS = ("neural network", "mean fit on target", *CONFIGURATIONS, "linear limit")
+METHODS = ("neural network", "mean fit on target", *CONFIGURATIONS, "maml", "fpca", "linear limit")
 FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Noise floors (variances) to choose from."""
 
@@ -102,6 +110,7 @@ class _Experiment:
     ) -> None:
         self.images, self.sizes, self.seeds = images, sizes, seeds
         self.options, self.results = options, results
+        self.contexts = contexts_of(images.test, sizes, seeds["contexts"])
         self.judges = images.held_out.select(range(min(JUDGES, len(images.held_out))))
         self.fitted: dict[str, Method] = {}
         self.added: list[str] = []
@@ -109,7 +118,7 @@ class _Experiment:
 
     def add(self, name: str) -> None:
         """One method's rows."""
-        if name not in ("neural network", "linear limit"):
+        if name in (*CONFIGURATIONS, "mean fit on target"):
             _ = self.floor  # its time is its own
         if name == "mean fit on target":
             self._vanilla()
@@ -117,23 +126,23 @@ class _Experiment:
             method = self._fit(name)
             self.fitted[name] = method
             self.added.append(name)
-            test, only = self.images.test, None
+            only = None
             if name == "mean fit on target":
-                order = torch.randperm(len(test), generator=generator_of(self.seeds["fitted images"]))
+                order = torch.randperm(len(self.images.test), generator=generator_of(self.seeds["fitted images"]))
                 only = order[: 50 if self.options.quick else FITTED].sort().values.tolist()
             score_contexts(
                 self.results,
                 name,
                 method,
-                test,
-                self.sizes,
-                self.seeds["contexts"],
+                self.contexts,
                 only=only,
                 progress=self.options.progress,
                 beside_paper=not self.options.quick,
             )
-        if isinstance(method, (MetaGP, NeuralNetwork)) and name != "linear limit":
+        if isinstance(method, (MetaGP, NeuralNetwork, MAML)) and name != "linear limit":
             self.results.settings["training"][name] = training_record(method)
+        if isinstance(method, FPCA):
+            self.results.settings["fpca"] = components_record(method)
 
     @property
     def floor(self) -> float:
@@ -158,8 +167,7 @@ class _Experiment:
         curves = self.results.curves
         curves["truth"] = test.y.reshape(SHOWN, h, w).numpy()
         everywhere = Tasks.from_inputs([self.images.grid] * SHOWN, test.ids)
-        for n in self.sizes:
-            context, _ = self.images.test.context_target(n, self.seeds["contexts"] + n)
+        for n, (context, _) in self.contexts.items():
             context = context.select(range(SHOWN))
             seen = torch.zeros(SHOWN, h, w, dtype=torch.bool)
             row, column = context.x.long().unbind(1)
@@ -187,6 +195,10 @@ class _Experiment:
             return own.fit(self.images.test)
         if name == "linear limit":
             return self._linear_limit()
+        if name == "maml":
+            return fit_maml(self.images.training, self.options, self.judges, hidden=HIDDEN)
+        if name == "fpca":
+            return FPCA(held_out=self.images.held_out, progress=progress).fit(self.images.training)
         if name in self.fitted:
             return self.fitted[name]
         return self._learned(name, self.floor)

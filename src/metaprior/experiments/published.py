@@ -73,6 +73,7 @@ PUBLISHED: dict[str, dict[str, dict[tuple[str, str], Figure]]] = {
         | _columns(_ICU, "mse", [
             (9.15, 0.17), (21793.27, 1583.14), (19.76, 0.48), (0.91, 0.08), (412.11, 20.99)]),
     },
+    "theory": {},  # arguments, without figures
 }
 # fmt: on
 
@@ -81,6 +82,7 @@ LAST_PLACE: dict[str, dict[str, float]] = {
     "sinusoid": {"evidence": 0.01, "mse": 0.01},
     "mnist": {"joint_log_likelihood": 0.01, "mse": 0.001},
     "icu": {"log_likelihood": 0.01, "mse": 0.01},
+    "theory": {},
 }
 """What a printed figure is rounded to."""
 

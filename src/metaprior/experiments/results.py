@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from metaprior.errors import DataError
+from metaprior.errors import DataError, OptionError
 from metaprior.output import prepare_folder, write_whole
 from metaprior.scoring import Scores
 
@@ -70,6 +71,23 @@ class Results:
                 return row
         raise DataError(f"no row for {method!r}, {setting!r}, {metric!r} in {self.experiment}.")
 
+    def added_to(self, earlier: Results) -> Results:
+        """These rows and the earlier ones of other methods: one run of the same experiment in two parts."""
+        if self.experiment != earlier.experiment:
+            raise OptionError(f"the earlier results are of {earlier.experiment}, not of {self.experiment}.")
+        new = {row["method"] for row in self.rows}
+        kept = pa.concat_tables(earlier.tasks).filter(~pc.field("method").isin(list(new)))
+        return Results(
+            self.experiment,
+            _merged(earlier.settings, self.settings),
+            [row for row in earlier.rows if row["method"] not in new] + self.rows,
+            seconds=earlier.seconds | self.seconds,
+            peak_memory_mb=max(earlier.peak_memory_mb or 0.0, self.peak_memory_mb or 0.0) or None,
+            versions=self.versions,
+            tasks=[kept.select(["method", "setting", "metric", "task", "value"]), *self.tasks],
+            curves=earlier.curves | self.curves,
+        )
+
     def close(self) -> None:
         """Note what it took and what it ran on."""
         self.peak_memory_mb = _peak_memory_mb()
@@ -101,6 +119,20 @@ class Results:
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} does not hold an experiment's results: {error}") from None
         return Results(**found, tasks=[table], curves=curves)
+
+
+def _merged(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Settings of both; what both state must be the same, but for what is kept by method."""
+    merged = dict(earlier)
+    for key, value in later.items():
+        known = earlier.get(key, value)
+        if isinstance(value, dict) and isinstance(known, dict):
+            merged[key] = known | value
+        elif known != value:
+            raise OptionError(f"the earlier run has {key} = {known!r} and this one {value!r}: choose another folder.")
+        else:
+            merged[key] = value
+    return merged
 
 
 def _finite(value: float | None) -> float | None:

@@ -3,47 +3,83 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
-from metaprior.baselines import NeuralNetwork
+from metaprior.baselines import FPCA, MAML, Contexts, NeuralNetwork
+from metaprior.experiments.options import Options
 from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
 from metaprior.inference import Method
 from metaprior.learning import RATES
 from metaprior.model import MetaGP
+from metaprior.priors import NetworkOptions
 from metaprior.progress import progress_bar
 from metaprior.scoring import evaluate
-from metaprior.tasks import Tasks
+from metaprior.tasks import ContextTarget, Tasks
+
+EPISODES = 150_000
+"""Tasks that MAML is trained on in all, with repetition."""
 
 INITIALISATION = "uniform with variance gain² / fan_in, gain 4 before a sigmoid, moved to where the inputs lie"
+
+
+def contexts_of(tasks: Tasks, sizes: Sequence[int], seed: int) -> dict[int, ContextTarget]:
+    """Contexts of each size and what is left of the tasks, drawn once: all methods see the same."""
+    return {n: tasks.context_target(n, seed + n) for n in sizes}
 
 
 def score_contexts(
     results: Results,
     name: str,
     method: Method,
-    test: Tasks,
-    sizes: tuple[int, ...],
-    seed: int,
+    contexts: Mapping[int, ContextTarget],
     *,
     only: Sequence[int] | None = None,
     progress: bool = False,
     beside_paper: bool = True,
 ) -> None:
-    """A row for each number of random context points; all methods see the same contexts. only: on some of the tasks."""
+    """A row for each number of random context points. only: on some of the tasks."""
     figures = PUBLISHED[results.experiment].get(name) if beside_paper else None
-    with progress_bar(name, len(sizes), show=progress) as advance:
-        for n in sizes:
-            context, target = test.context_target(n, seed + n)
+    with progress_bar(name, len(contexts), show=progress) as advance:
+        for n, (context, target) in contexts.items():
             if only is not None:
                 context, target = context.select(only), target.select(only)
             results.add(name, str(n), evaluate(method, context, target), figures)
             advance(f"ñ = {n}")
 
 
-def training_record(gp: MetaGP | NeuralNetwork) -> dict[str, Any]:
+def fit_maml(
+    training: Tasks,
+    options: Options,
+    held_out: Tasks | float,
+    contexts: Contexts | None = None,
+    *,
+    label: str = "maml",
+    **network: Unpack[NetworkOptions],
+) -> MAML:
+    """MAML as all experiments run it: so many tasks in all, however many passes that takes."""
+    epochs = 2 if options.quick else min(max(round(EPISODES / len(training)), 1), 30)
+    progress = label if options.progress else False
+    maml = MAML(
+        contexts=contexts, held_out=held_out, seed=options.seed, max_epochs=epochs, progress=progress, **network
+    )
+    return maml.fit(training)
+
+
+def components_record(fpca: FPCA) -> dict[str, Any]:
+    """What functional PCA chose and found, for the settings."""
+    return {
+        "basis_functions": fpca.basis_.size,
+        "components": fpca.rank_,
+        "explained": [round(share, 4) for share in fpca.explained_[:10].tolist()],
+        "steps_of_em": len(fpca.evidence_) - 1,
+        "tried": len(fpca.tried_),
+    }
+
+
+def training_record(gp: MetaGP | NeuralNetwork | MAML) -> dict[str, Any]:
     """How a prior or a network was trained and how that went, for the settings."""
     training = gp.training_
     chosen: dict[str, Any] = {}

@@ -8,11 +8,19 @@ import torch
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from torch import Tensor
 
-from metaprior.baselines import RefittedRBF
+from metaprior.baselines import FPCA, MAML, RefittedRBF
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.published import REFITTED
 from metaprior.experiments.results import Results
-from metaprior.experiments.running import INITIALISATION, score_contexts, timed, training_record
+from metaprior.experiments.running import (
+    INITIALISATION,
+    components_record,
+    contexts_of,
+    fit_maml,
+    score_contexts,
+    timed,
+    training_record,
+)
 from metaprior.inference import condition
 from metaprior.model import MetaGP
 from metaprior.priors import Prior
@@ -20,7 +28,7 @@ from metaprior.tasks import Tasks
 
 SETTINGS = (1, 5, 20)
 MEANS = ("zero mean", "true mean", "learned mean")
-METHODS = (*MEANS, *(name + REFITTED for name in MEANS))
+METHODS = (*MEANS, *(name + REFITTED for name in MEANS), "maml", "fpca")
 NOISE = 1e-6
 HIDDEN = (64, 64)
 PAPER_EPOCHS = 100
@@ -47,22 +55,30 @@ def run(options: Options) -> Results:
         "training": {},
     }
     results = Results("sinusoid", settings)
+    contexts = contexts_of(test, SETTINGS, seeds["contexts"])
     for mean in MEANS:
         if mean not in chosen and mean + REFITTED not in chosen:
             continue
         with timed(results, mean):
             gp = _with_mean(mean, options).fit(meta)
             if mean in chosen:
-                score_contexts(results, mean, gp, test, SETTINGS, seeds["contexts"])
+                score_contexts(results, mean, gp, contexts)
         if mean == "learned mean":
             settings["training"][mean] = training_record(gp)
             _draw_mean(results, gp)
         if mean + REFITTED in chosen:
             with timed(results, mean + REFITTED):
                 refitted = RefittedRBF(gp.prior_)
-                score_contexts(
-                    results, mean + REFITTED, refitted, test, SETTINGS, seeds["contexts"], progress=options.progress
-                )
+                score_contexts(results, mean + REFITTED, refitted, contexts, progress=options.progress)
+    for name in ("maml", "fpca"):
+        if name in chosen:
+            with timed(results, name):
+                method = _without_known_kernel(name, meta, options)
+                score_contexts(results, name, method, contexts)
+            if isinstance(method, FPCA):
+                settings["fpca"] = components_record(method)
+            else:
+                settings["training"][name] = training_record(method)
     results.curves |= {"x": _grid()[:, 0].numpy(), "samples": test.y.reshape(test_count, -1)[:12].numpy()}
     results.close()
     return results
@@ -74,6 +90,12 @@ def draw_sinusoids(count: int, seed: int) -> Tasks:
     points = Tasks.from_inputs([_grid()])
     samples = condition(prior, Tasks.empty(points.ids, 1, 1)).at(points).samples(count, seed)
     return Tasks.from_pairs([(_grid(), y) for y in samples])
+
+
+def _without_known_kernel(name: str, meta: Tasks, options: Options) -> FPCA | MAML:
+    if name == "fpca":
+        return FPCA(progress=name if options.progress else False).fit(meta)
+    return fit_maml(meta, options, 0.1, hidden=HIDDEN)
 
 
 def _with_mean(name: str, options: Options) -> MetaGP:

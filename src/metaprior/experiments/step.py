@@ -9,18 +9,28 @@ from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.baselines import FPCA, MAML
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
-from metaprior.experiments.running import INITIALISATION, score_contexts, timed, training_record
+from metaprior.experiments.running import (
+    INITIALISATION,
+    components_record,
+    contexts_of,
+    fit_maml,
+    score_contexts,
+    timed,
+    training_record,
+)
+from metaprior.inference import Method
 from metaprior.learning import OptimizerName
 from metaprior.model import MetaGP
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import Scores
 from metaprior.seeds import generator_of
-from metaprior.tasks import Tasks
+from metaprior.tasks import ContextTarget, Tasks
 
 SETTINGS = (1, 5, 20)
-METHODS = (*CONFIGURATIONS, "bayes limit", "linear limit")
+METHODS = (*CONFIGURATIONS, "maml", "fpca", "bayes limit", "linear limit")
 FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Noise floors (variances) to choose from."""
 
@@ -48,6 +58,7 @@ def run(options: Options) -> Results:
         "initialisation": INITIALISATION,
     }
     results = Results("step", settings)
+    contexts = contexts_of(test, SETTINGS, seeds["contexts"])
     floor = None
     if chosen != ("bayes limit",):
         with timed(results, "choice of the noise floor"):
@@ -61,13 +72,16 @@ def run(options: Options) -> Results:
     for name in chosen:
         with timed(results, name):
             if floor is None or name == "bayes limit":
-                _score_bayes_limit(results, test, seeds["contexts"])
+                _score_bayes_limit(results, contexts)
                 continue
-            gp = linear_limit(floor) if name == "linear limit" else _learned(name, floor, held_out, options)
-            score_contexts(results, name, gp.fit(training), test, SETTINGS, seeds["contexts"])
+            method = _fitted(name, floor, training, held_out, options)
+            score_contexts(results, name, method, contexts)
+        if isinstance(method, (MetaGP, MAML)) and name != "linear limit":
+            settings["training"][name] = training_record(method)
+        if isinstance(method, FPCA):
+            settings["fpca"] = components_record(method)
         if name in CONFIGURATIONS:
-            settings["training"][name] = training_record(gp)
-            _reconstruct(results, name, gp, seeds["contexts"])
+            _reconstruct(results, name, method, seeds["contexts"])
     results.close()
     return results
 
@@ -136,12 +150,21 @@ def _functions(location: Float[Tensor, " h"], x: Float[Tensor, " n"]) -> Float[T
     return torch.cat([heaviside, 1 - heaviside])
 
 
-def _score_bayes_limit(results: Results, test: Tasks, seed: int) -> None:
-    for n in SETTINGS:
-        context, target = test.context_target(n, seed + n)
+def _score_bayes_limit(results: Results, contexts: dict[int, ContextTarget]) -> None:
+    for n, (context, target) in contexts.items():
         squares = (bayes_mean(context, target) - target.y).square()
-        per_task = squares.reshape(len(test), -1).mean(1)  # all targets are of one size
+        per_task = squares.reshape(len(target), -1).mean(1)  # all targets are of one size
         results.add("bayes limit", str(n), Scores(target.ids, {"mse": per_task}))
+
+
+def _fitted(name: str, floor: float, training: Tasks, held_out: Tasks, options: Options) -> Method:
+    if name == "linear limit":
+        return linear_limit(floor).fit(training)
+    if name == "maml":
+        return fit_maml(training, options, held_out, hidden=HIDDEN)
+    if name == "fpca":
+        return FPCA(held_out=held_out, progress=name if options.progress else False).fit(training)
+    return _learned(name, floor, held_out, options).fit(training)
 
 
 def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> MetaGP:
@@ -162,15 +185,16 @@ def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: 
     )
 
 
-def _reconstruct(results: Results, name: str, gp: MetaGP, seed: int) -> None:
+def _reconstruct(results: Results, name: str, method: Method, seed: int) -> None:
     """A Heaviside step as each prior sees it from ñ points, for the figure."""
     x = _grid()
     heaviside = Tasks.from_pairs([(x, (x >= 0).double())])
     dense = torch.linspace(-2, 2, 401, dtype=torch.float64)
     results.curves["x"] = dense.numpy()
+    everywhere = Tasks.from_inputs([dense])
     for n in SETTINGS:
         context, _ = heaviside.context_target(n, seed + n)
-        function = gp.predict(context, dense).function
+        function = method.predict(context, everywhere).function
         results.curves |= {
             f"{n} context x": context.x[:, 0].numpy(),
             f"{n} context y": context.y[:, 0].numpy(),

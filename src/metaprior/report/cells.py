@@ -16,11 +16,24 @@ TITLES = {
     "evidence": "Evidence of the context (higher is better)",
     "coverage_90": "Coverage of the 90% interval (0.9 is best)",
     "calibration_error": "Calibration error (lower is better)",
+    "data_fit": "Data-fit term of the context's evidence, per value",
+    "complexity": "Complexity term of the context's evidence, per value",
+    "normaliser": "Constant term of the context's evidence, per value",
+    "largest_posterior_mean": "Largest absolute posterior mean",
+    "largest_error": "Largest absolute error of the posterior mean",
+    "distance": "Root mean square difference of two functions",
+    "relative_error": "Largest relative difference of two formulas",
 }
 DIRECTIONS = {"mse": -1, "joint_log_likelihood": 1, "log_likelihood": 1, "evidence": 1}
 """Metrics that the paper could be compared in: 1 where higher is better, −1 where lower is."""
 
+TINY = ("largest_posterior_mean", "largest_error", "distance", "relative_error")
+"""Metrics whose order of magnitude matters, down to exactly 0."""
+
 BETTER, WORSE = "▲", "▼"
+RANKED = (*DIRECTIONS, "coverage_90", "calibration_error")
+"""Metrics that have a best."""
+
 MOST_DECIMALS = 4
 
 
@@ -41,6 +54,7 @@ NOTHING = Cell("–")
 class Grid:
     """One metric: for each method (line) and setting (column) our figure and the paper's."""
 
+    metric: str
     title: str
     settings: list[str]
     lines: dict[str, list[Pair]]
@@ -57,10 +71,14 @@ class Grid:
         return any(ours.best for line in self.lines.values() for ours, _ in line)
 
 
-def make_grids(rows: Sequence[Row]) -> dict[str, Grid]:
-    """A grid for each metric there is."""
-    present = {row["metric"] for row in rows}
-    return {metric: _grid([row for row in rows if row["metric"] == metric]) for metric in TITLES if metric in present}
+def make_grids(rows: Sequence[Row]) -> list[Grid]:
+    """A grid for each metric there is, and for each thing that is varied: settings such as `kernel = RBF`."""
+    grids = []
+    for metric in TITLES:
+        some = [row for row in rows if row["metric"] == metric]
+        for kind in dict.fromkeys(_kind(row["setting"]) for row in some):
+            grids.append(_grid([row for row in some if _kind(row["setting"]) == kind], kind))
+    return grids
 
 
 def mark_of(row: Row, decimals: int) -> str:
@@ -85,14 +103,22 @@ def paper_decimals(rows: Iterable[Row]) -> int:
     return max((len(f"{figure:.6f}".rstrip("0").partition(".")[2]) for figure in figures), default=0)
 
 
-def _grid(rows: list[Row]) -> Grid:
+def _kind(setting: str) -> str:
+    """What is varied: ñ where the setting is a number, nothing where it is a name."""
+    return "ñ" if setting.isdigit() else setting.rpartition(" = ")[0]
+
+
+def _grid(rows: list[Row], kind: str) -> Grid:
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     decimals = paper_decimals(rows)
     columns = [_column([row for row in rows if row["setting"] == setting], decimals) for setting in settings]
+    metric = rows[0]["metric"]
+    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: name in REFERENCES)
     return Grid(
-        title=TITLES[rows[0]["metric"]],
-        settings=[f"ñ = {setting}" if setting.isdigit() else setting for setting in settings],
-        lines={row["method"]: [column.get(row["method"], (NOTHING, NOTHING)) for column in columns] for row in rows},
+        metric=metric,
+        title=TITLES[metric] + (f", by {kind}" if kind not in ("", "ñ") else ""),
+        settings=[("ñ = " if kind == "ñ" else "") + setting.rpartition(" = ")[2] for setting in settings],
+        lines={name: [column.get(name, (NOTHING, NOTHING)) for column in columns] for name in methods},
         published=any(row["paper_mean"] is not None for row in rows),
     )
 
@@ -103,7 +129,8 @@ def _column(rows: list[Row], decimals: int) -> dict[str, Pair]:
     best = _best(rows, digits)
     column = {}
     for row in rows:
-        ours = Cell(_text(row["mean"], row["stderr"], digits), mark_of(row, decimals), row["method"] in best)
+        text = _small(row["mean"]) if row["metric"] in TINY else _text(row["mean"], row["stderr"], digits)
+        ours = Cell(text, mark_of(row, decimals), row["method"] in best)
         column[row["method"]] = ours, Cell(_text(row["paper_mean"], row["paper_stderr"], decimals))
     return column
 
@@ -111,7 +138,7 @@ def _column(rows: list[Row], decimals: int) -> dict[str, Pair]:
 def _best(rows: list[Row], digits: int) -> set[str]:
     """The best of at least two methods, several where the digits shown do not tell them apart."""
     costs = {}
-    for row in rows:
+    for row in rows if rows[0]["metric"] in RANKED else ():
         if row["method"] not in REFERENCES and row["mean"] is not None:
             costs[row["method"]] = _cost(row["metric"], round(row["mean"], digits))
     if len(costs) < 2:
@@ -143,6 +170,13 @@ def _text(mean: float | None, stderr: float | None, digits: int) -> str:
     digits = min(digits, max(3 - _magnitude(largest), 0))
     style = f"{',' if largest >= 10_000 else ''}.{digits}f"
     return f"{mean:z{style}}" + ("" if stderr is None else f" ± {stderr:{style}}")
+
+
+def _small(mean: float | None) -> str:
+    """A figure by its order of magnitude; 0 is exactly 0."""
+    if mean is None:
+        return NOTHING.text
+    return "0" if mean == 0 else f"{mean:.2g}"
 
 
 def _magnitude(value: float) -> int:

@@ -142,11 +142,12 @@ def _sign(holds: bool | None) -> Html:
 
 
 def _tables(found: Found) -> list[Html]:
-    """The paper's metrics, and the others to unfold."""
-    grids = make_grids(found["rows"]).values()
+    """The paper's metrics, and the others to unfold; where the paper has no figures at all, everything to unfold."""
+    grids = make_grids(found["rows"])
     others = [_table(grid) for grid in grids if not grid.published]
     shown = [_table(grid) for grid in grids if grid.published]
-    return [*shown, _details("Other metrics, which the paper does not have", *others)] if others else shown
+    title = "Other metrics, which the paper does not have" if shown else "All figures"
+    return [*shown, _details(title, *others)] if others else shown
 
 
 def _table(grid: Grid) -> Html:

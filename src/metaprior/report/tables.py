@@ -9,11 +9,11 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from metaprior.report.cells import BETTER, WORSE, Cell, Grid, make_grids
+from metaprior.report.cells import BETTER, TINY, WORSE, Cell, Grid, make_grids
 from metaprior.report.methods import REFERENCES, Row
 
 MARKS = f"{BETTER} better, {WORSE} worse than the paper by more than two standard errors of the difference."
-ELSEWHERE = ("mse", "joint_log_likelihood")
+ELSEWHERE = ("mse", "joint_log_likelihood", *TINY)
 STYLES = {BETTER: "green", WORSE: "red", "": ""}
 
 
@@ -23,8 +23,7 @@ def terminal_tables(rows: Sequence[Row]) -> Iterator[RenderableType]:
     On data that the paper does not have: the metrics that it has elsewhere.
     """
     grids = make_grids(rows)
-    published = [grid for grid in grids.values() if grid.published]
-    shown = published or [grids[metric] for metric in ELSEWHERE if metric in grids]
+    shown = [grid for grid in grids if grid.published] or [grid for grid in grids if grid.metric in ELSEWHERE]
     yield from map(_Fitted, shown)
     if any(grid.marked for grid in shown):
         yield Text(f"± one standard error. {MARKS}", style="dim")
@@ -32,7 +31,7 @@ def terminal_tables(rows: Sequence[Row]) -> Iterator[RenderableType]:
 
 def markdown_tables(rows: Sequence[Row], metrics: Collection[str] = ()) -> str:
     """Every metric, or these, as Markdown tables, and what marks and bold mean."""
-    grids = [grid for metric, grid in make_grids(rows).items() if not metrics or metric in metrics]
+    grids = [grid for grid in make_grids(rows) if not metrics or grid.metric in metrics]
     blocks = [f"**{grid.title}**\n\n{_markdown(grid)}" for grid in grids]
     if note := explain(grids):
         blocks.append(note)

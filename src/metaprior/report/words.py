@@ -9,6 +9,7 @@ TITLES = {
     "sinusoid": "Sinusoids (Tab. S1)",
     "mnist": "MNIST image completion (Tab. S2)",
     "icu": "Patients in intensive care (Tab. 2)",
+    "theory": "The theory, made to run (Sec. 3 and 4, App. A and B)",
 }
 
 DESCRIPTIONS = {
@@ -36,6 +37,13 @@ DESCRIPTIONS = {
         "Challenge 2012). For each variable one prior is meta-learned from the whole series of earlier patients; a "
         "new patient's second day is then predicted from the first. The variables have different units, so figures "
         "compare within a column only."
+    ),
+    "theory": (
+        "The paper's arguments as experiments. Overfitting: the evidence has a complexity term for the kernel and none "
+        "for the mean, so a flexible mean may be learned from other tasks but not from the target itself. The "
+        "counter-example: a known function that is zero wherever it was observed. Parameterisations: MAML adapts "
+        "parameters, so how a network is written matters; a mean is a function, so it does not. Functional PCA: the "
+        "Gaussian process whose mean and kernel are linear in a basis."
     ),
 }
 
@@ -65,5 +73,27 @@ CAPTIONS = {
     ("icu", "patients"): (
         "Patients of the test set, three for each variable. The band is the 90% interval for a new measurement, "
         "given the first day (filled points); the hollow points were to be predicted."
+    ),
+    ("theory", "overfitting"): (
+        "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own context (red) "
+        "or learned from other functions (orange). Above: fitting raises the data-fit term to its maximum, the "
+        "complexity term does not move, and the error on the points in between says what that is worth. Below: the "
+        "error after training, by context points and by the number of meta-tasks (with 5 context points)."
+    ),
+    ("theory", "counter-example"): (
+        "Five noiseless observations where the known function is zero. With a zero mean the posterior mean is zero "
+        "everywhere, whatever the kernel; with the function as mean it is exact, whatever the kernel. The bands are "
+        "two standard deviations under the RBF kernel. Right: with points anywhere the advantage vanishes as they grow."
+    ),
+    ("theory", "parameterisations"): (
+        "One function written in three ways: as it is, with one layer's weights multiplied and the next one's divided "
+        "by the same factor, and with its hidden units in another order. MAML's gradient steps see the difference of "
+        "the second; a Gaussian process around the function sees none. Right: the point halfway between two permuted "
+        "copies in parameter space is another function."
+    ),
+    ("theory", "components"): (
+        "Functional PCA of sea-surface temperatures, a curve per year. Above: the mean curve plus and minus two "
+        "standard deviations along each component, and each year's scores. Below: later years from three months "
+        "(filled), with 90% intervals; hollow months were to be predicted."
     ),
 }

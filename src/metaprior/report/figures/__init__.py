@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from metaprior.output import write_whole
-from metaprior.report.figures import icu, mnist, sinusoid, step
+from metaprior.report.figures import icu, mnist, sinusoid, step, theory
 from metaprior.report.figures.common import Curves
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
@@ -19,6 +19,12 @@ FIGURES: dict[str, dict[str, Callable[[list[Row], Curves], Figure | None]]] = {
     "sinusoid": {"samples": sinusoid.samples},
     "mnist": {"performance": performance, "reconstructions": mnist.reconstructions},
     "icu": {"residuals": icu.residuals, "patients": icu.patients},
+    "theory": {
+        "overfitting": theory.overfitting,
+        "counter-example": theory.counter_example,
+        "parameterisations": theory.parameterisations,
+        "components": theory.components,
+    },
 }
 """Each experiment's figures by file name: drawn, or None where rows or curves lack what it takes."""
 
