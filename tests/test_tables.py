@@ -96,8 +96,9 @@ def test_numbers_written_as_text_and_dates_say_what_to_do():
     frame = pd.DataFrame({"t": [1, 1], "x": ["1", "2"], "y": [1.0, 2.0], "day": [datetime.date(2020, 1, 1)] * 2})
     with pytest.raises(DataError, match="numbers written as text; convert"):
         Tasks.from_table(frame, task="t", x="x", y="y")
+    assert Tasks.from_table(frame, task="t", x="day", y="y").x.flatten().tolist() == [18262.0] * 2
     with pytest.raises(DataError, match="convert it to numbers"):
-        Tasks.from_table(frame, task="t", x="day", y="y")
+        Tasks.from_table(frame, task="t", x="y", y="day")
 
 
 def test_integers_booleans_and_decimals_are_numbers():

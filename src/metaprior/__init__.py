@@ -24,6 +24,7 @@ from metaprior.priors import (
     make_prior,
 )
 from metaprior.scoring import Scores, Summary, paired_difference, score
+from metaprior.selection import load
 from metaprior.tasks import Scaler, Task, Tasks
 
 __version__ = "0.1.0"
@@ -59,6 +60,7 @@ __all__ = [
     "UnknownNameError",
     "condition",
     "evidence",
+    "load",
     "make_prior",
     "meta_train",
     "paired_difference",

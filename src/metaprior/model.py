@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, overload
 
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor, nn
 
-from metaprior.errors import NotFittedError, OptionError
+from metaprior.errors import DataError, NotFittedError, OptionError
+from metaprior.files import Saved, State
+from metaprior.frames import Wanted, predict_table
 from metaprior.inference import UserConditional, UserPosterior, condition
-from metaprior.learning import OptimizerName, Training, Weighting, meta_train
+from metaprior.learning import Check, OptimizerName, Training, Weighting, meta_train
 from metaprior.priors import Prior, make_prior
 from metaprior.scoring import Scores, score
-from metaprior.tasks import Scaler, Tasks
+from metaprior.tasks import Missing, Scaler, Tasks, TrainedOn, as_tasks
+
+_DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, None: None}
 
 
-class MetaGP:
+class MetaGP(Saved):
     """A Gaussian process whose prior is meta-learned.
 
         gp = MetaGP(mean="deep", kernel="deep").fit(tasks)
@@ -32,11 +37,13 @@ class MetaGP:
     are in the user's units; the noise floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
 
     gain: how rough the networks start; a smaller one (1 for a sigmoid) suits tasks of few points (see `Network`).
-    dtype: of the covariance; network_dtype: of the networks, default the same (float32 networks go under either).
+    device: "cpu", "cuda", or "auto" (a GPU where there is one). dtype: of the covariance; network_dtype: of the
+    networks, default the same (float32 networks go under either).
 
-    After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened).
+    After `fit`: `prior_` (the learned prior), `scaler_`, `training_` (what happened), `trained_on_`.
     """
 
+    kind = "metagp"
     prior_: Prior
     scaler_: Scaler
     training_: Training
@@ -54,6 +61,7 @@ class MetaGP:
         features: int = 2,
         learn: Iterable[str] = ("mean", "kernel", "noise"),
         scale: bool = True,
+        device: str = "cpu",
         dtype: torch.dtype = torch.float64,
         network_dtype: torch.dtype | None = None,
         optimizer: OptimizerName = "lbfgs",
@@ -70,36 +78,41 @@ class MetaGP:
         self.mean, self.kernel = mean, kernel
         self.noise, self.noise_floor = noise, noise_floor
         self.hidden, self.activation, self.gain, self.features = hidden, activation, gain, features
-        self.learn, self.scale, self.dtype, self.network_dtype = learn, scale, dtype, network_dtype
+        self.learn, self.scale, self.device = learn, scale, device
+        self.dtype, self.network_dtype = dtype, network_dtype
         self.optimizer, self.learning_rate, self.batch_size = optimizer, learning_rate, batch_size
         self.max_epochs, self.held_out = max_epochs, held_out
         self.check_every, self.patience = check_every, patience
         self.weighting, self.seed, self.progress = weighting, seed, progress
 
-    def fit(self, tasks: Tasks) -> Self:
-        """Meta-learn the prior from past tasks; the given modules are copied, not changed."""
+    def fit(
+        self,
+        tasks: Any,
+        *,
+        task: str | Sequence[str] | None = None,
+        x: str | Sequence[str] | None = None,
+        y: str | Sequence[str] | None = None,
+        missing: Missing = "error",
+        start: MetaGP | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Meta-learn the prior from past tasks: a `Tasks`, or a long table with the names of its columns.
+
+        Given modules are copied, not changed. start: a fitted model to go on from, with its scaling. checkpoint: a
+        file in which the training is kept while it runs; where there is one of the same training, it goes on there.
+        """
+        tasks = as_tasks(tasks, task=task, x=x, y=y, missing=missing)
         if self.dtype not in (torch.float32, torch.float64):
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
-        scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
+        if start is not None:
+            start._check_fitted()
+            scaler = start.scaler_
+        else:
+            scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
         scaled = scaler.scale(tasks)
-        prior = make_prior(
-            self._scaled_mean(scaler),
-            copy.deepcopy(self.kernel),
-            d=tasks.d,
-            p=tasks.p,
-            noise=self._scaled_noise(scaler),
-            noise_floor=self.noise_floor,
-            hidden=self.hidden,
-            activation=self.activation,
-            gain=self.gain,
-            features=self.features,
-            learn=self.learn,
-            seed=self.seed,
-            dtype=self.network_dtype or self.dtype,
-            like=scaled.x,
-        )
-        if self.dtype != torch.float64:
-            prior.to(self.dtype)
+        prior = self._make_prior(scaler, scaled.x, tasks.d, tasks.p)
+        if start is not None:
+            _start_from(prior, start.prior_)
         held_out = self.held_out
         self.training_ = meta_train(
             prior,
@@ -114,8 +127,10 @@ class MetaGP:
             patience=self.patience,
             weighting=self.weighting,
             progress=self.progress,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
         )
         self.prior_, self.scaler_ = prior, scaler
+        self.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
         return self
 
     def condition(self, x: Any, y: Any) -> UserConditional:
@@ -130,9 +145,21 @@ class MetaGP:
         self._check_fitted()
         return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_)
 
-    def predict(self, context: Tasks, at: Any) -> UserPosterior:
-        """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all."""
-        return self.condition_tasks(context).at(at)
+    @overload
+    def predict(self, context: Tasks, at: Any) -> UserPosterior: ...
+    @overload
+    def predict(self, context: Any, at: Any, **wanted: Any) -> Any: ...
+    def predict(self, context: Any, at: Any, **wanted: Any) -> Any:
+        """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all.
+
+        With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
+        upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
+        quantiles=(), samples=0, seed=0.
+        """
+        if isinstance(context, Tasks):
+            return self.condition_tasks(context).at(at)
+        self._check_fitted()
+        return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
 
     def score(self, tasks: Tasks, context: int | Callable[[Tensor], Any], *, seed: int = 0) -> Scores:
         """How well tasks are predicted from `context` random points each, or from those where a predicate holds."""
@@ -141,6 +168,85 @@ class MetaGP:
         else:
             given, target = tasks.context_target(context, seed)
         return score(self.predict(given, target), target)
+
+    def state(self) -> State:
+        """What was learned, for a file. Parts that were given as code or as modules cannot go into one."""
+        self._check_fitted()
+        for part, given in (("mean", self.mean), ("kernel", self.kernel)):
+            if not isinstance(given, str):
+                raise OptionError(f"a {part} that was given as code cannot be saved: choose one by name.")
+        if isinstance(self.noise, nn.Module):
+            raise OptionError("a noise that was given as a module cannot be saved: give a number, or learn it.")
+        names = (
+            "mean",
+            "kernel",
+            "noise",
+            "noise_floor",
+            "activation",
+            "gain",
+            "features",
+            "scale",
+            "optimizer",
+            "seed",
+        )
+        d, p = self._columns()
+        kinds = {"dtype": str(self.dtype), "network_dtype": self.network_dtype and str(self.network_dtype)}
+        lists = {"hidden": list(self.hidden), "learn": list(self.learn)}
+        structure = {name: getattr(self, name) for name in names} | lists | kinds | {"d": d, "p": p}
+        tensors = {f"prior.{name}": value for name, value in self.prior_.state_dict().items()}
+        curve = torch.tensor(
+            [[c.epoch, c.loss_per_task, c.held_out_evidence, c.seconds] for c in self.training_.checks]
+        )
+        about = {"training": {"stopped": self.training_.stopped, "skipped": self.training_.skipped}}
+        return State(self.kind, structure, tensors | self.scaler_.as_tensors() | {"training": curve}, about)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The fitted model again."""
+        options = dict(state.structure)
+        d, p = options.pop("d"), options.pop("p")
+        options |= {"dtype": _DTYPES[options["dtype"]], "network_dtype": _DTYPES[options["network_dtype"]]}
+        gp = cls(**options)
+        gp._check_networks(state, d, p)
+        gp.scaler_ = Scaler.from_tensors(state.tensors)
+        gp.prior_ = gp._make_prior(gp.scaler_, None, d, p)
+        known = {
+            name.removeprefix("prior."): value for name, value in state.tensors.items() if name.startswith("prior.")
+        }
+        gp.prior_.load_state_dict(known)
+        checks = [Check(int(row[0]), *row[1:]) for row in state.tensor("training").tolist()]
+        training = state.about.get("training", {})
+        best = max(checks, key=lambda check: check.held_out_evidence)
+        gp.training_ = Training(tuple(checks), best, training.get("stopped", ""), training.get("skipped", 0), ())
+        return gp
+
+    def _check_networks(self, state: State, d: int, p: int) -> None:
+        """The widths that the file states are those of its tensors: nothing is allocated on its word alone."""
+        for part, given, outputs in (("mean", self.mean, p), ("kernel", self.kernel, self.features)):
+            widths = [d, *self.hidden, outputs]
+            for k in range(len(widths) - 1) if given == "deep" else ():
+                state.tensor(f"prior.{part}.network.layers.{2 * k}.weight", (widths[k + 1], widths[k]))
+
+    def _make_prior(self, scaler: Scaler, like: Tensor | None, d: int, p: int) -> Prior:
+        prior = make_prior(
+            self._scaled_mean(scaler),
+            copy.deepcopy(self.kernel),
+            d=d,
+            p=p,
+            noise=self._scaled_noise(scaler),
+            noise_floor=self.noise_floor,
+            hidden=self.hidden,
+            activation=self.activation,
+            gain=self.gain,
+            features=self.features,
+            learn=self.learn,
+            seed=self.seed,
+            dtype=self.network_dtype or self.dtype,
+            like=like,
+        )
+        if self.dtype != torch.float64:
+            prior.to(self.dtype)
+        return prior.to(_device(self.device))
 
     def _scaled_mean(self, scaler: Scaler) -> str | Mean | Callable[[Tensor], Tensor]:
         if isinstance(self.mean, (str, nn.Module)):
@@ -168,3 +274,21 @@ class MetaGP:
     def _check_fitted(self) -> None:
         if not hasattr(self, "prior_"):
             raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
+
+
+def _start_from(prior: Prior, earlier: Prior) -> None:
+    """Take over what an earlier prior of the same structure has learned."""
+    try:
+        prior.load_state_dict(earlier.state_dict())
+    except RuntimeError as error:
+        raise DataError(f"the earlier model has another structure: give the same options. ({error})") from None
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise OptionError("device 'cuda': no GPU is available here; use 'cpu' or 'auto'.")
+    if name not in ("cpu", "cuda"):
+        raise OptionError(f"device {name!r}: use 'cpu', 'cuda' or 'auto'.")
+    return torch.device(name)

@@ -4,6 +4,7 @@ from metaprior.baselines.fit_on_target import MeanFitOnTarget
 from metaprior.baselines.fpca import FPCA, ComponentScores
 from metaprior.baselines.maml import MAML
 from metaprior.baselines.network import NeuralNetwork
+from metaprior.baselines.per_task import GPPerTask
 from metaprior.baselines.points import Contexts, IndependentGaussians, PointMethod, VarianceBySize
 from metaprior.baselines.refitted import RefittedRBF
 from metaprior.baselines.simple import ContextMean, LastValue
@@ -14,6 +15,7 @@ __all__ = [
     "ComponentScores",
     "ContextMean",
     "Contexts",
+    "GPPerTask",
     "IndependentGaussians",
     "LastValue",
     "MeanFitOnTarget",

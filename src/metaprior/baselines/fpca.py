@@ -12,12 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, NotFittedError, OptionError
+from metaprior.files import Saved, State
 from metaprior.inference import UserPosterior, condition
 from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
-from metaprior.priors import Basis, Prior, make_basis
+from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.seeds import generator_of
-from metaprior.tasks import Scaler, Tasks
+from metaprior.tasks import Scaler, Tasks, TrainedOn
 from metaprior.tasks.batches import padded
 
 SIZES = (5, 10, 20, 40)
@@ -53,7 +54,7 @@ class ComponentScores:
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt().mT
 
 
-class FPCA:
+class FPCA(Saved):
     """`y = μ(x) + Σ ξ_k φ_k(x) + ε` with orthonormal φ_k and independent scores ξ_k of variance λ_k.
 
     It is the Gaussian-process prior with a mean and a low-rank kernel in a basis (the paper's proposition); EM
@@ -63,6 +64,7 @@ class FPCA:
     variance, as a share of y's.
     """
 
+    kind = "fpca"
     prior_: Prior
     scaler_: Scaler
     basis_: Basis
@@ -101,6 +103,7 @@ class FPCA:
         self.evidence_ = tuple(value + float(self.scaler_.log_jacobian(tasks).sum()) for value in fit.evidence)
         self.converged_ = fit.converged
         self._keep(fit.model)
+        self.trained_on_ = TrainedOn.of(tasks)
         return self
 
     def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
@@ -139,6 +142,28 @@ class FPCA:
             covariance[batch.tasks] = root[:, None] * spread * root
         scale = self.scaler_.y_scale
         return ComponentScores(mean * scale, covariance[:, None] * scale.square()[:, None, None])
+
+    def state(self) -> State:
+        """Basis, mean function, components and noise, for a file."""
+        self._check_fitted()
+        structure = {"basis": self.basis_.described(), "noise": self._model.noise.hex(), "converged": self.converged_}
+        tensors = {"mean": self._model.mean, "loadings": self._model.loadings, "directions": self._directions}
+        evidence = torch.tensor(self.evidence_, dtype=torch.float64)
+        return State(self.kind, structure, tensors | self.scaler_.as_tensors() | {"evidence": evidence})
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The fitted model again."""
+        basis = described_basis(state.structure["basis"])
+        fpca = cls(basis)
+        fpca.basis_, fpca.scaler_ = basis, Scaler.from_tensors(state.tensors)
+        q, p = basis.size, len(fpca.scaler_.y_shift)
+        mean, loadings = state.tensor("mean", (q, p)), state.tensor("loadings")
+        directions = state.tensor("directions", tuple(loadings.shape))
+        fpca._set(MixedEffects(mean, loadings, float.fromhex(state.structure["noise"])), directions)
+        fpca.evidence_, fpca.converged_ = tuple(state.tensor("evidence").tolist()), state.structure["converged"]
+        fpca.tried_ = []
+        return fpca
 
     def _check(self, tasks: Tasks) -> None:
         if len(tasks) < 2:
@@ -250,13 +275,15 @@ class FPCA:
         """The same model with its components orthogonal, most important first, and signs that tell nothing fixed."""
         directions, roots, _ = torch.linalg.svd(model.loadings, full_matrices=False)
         largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
-        self._directions = directions * largest.sign()
-        self._model = MixedEffects(model.mean, self._directions * roots, model.noise)
-        self.rank_ = len(roots)
-        self.prior_ = self._model.prior(self.basis_)
-        units = self.scaler_.y_scale.square()
-        self.eigenvalues_ = roots.square()[:, None] * units
-        self.explained_ = roots.square() / roots.square().sum()
+        directions = directions * largest.sign()
+        self._set(MixedEffects(model.mean, directions * roots, model.noise), directions)
+
+    def _set(self, model: MixedEffects, directions: Float[Tensor, "q r"]) -> None:
+        self._model, self._directions, self.rank_ = model, directions, directions.shape[1]
+        self.prior_ = model.prior(self.basis_)
+        values, units = model.loadings.square().sum(0), self.scaler_.y_scale.square()
+        self.eigenvalues_ = values[:, None] * units
+        self.explained_ = values / values.sum()
         self.noise_ = model.noise * units
 
     def _check_fitted(self) -> None:

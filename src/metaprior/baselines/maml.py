@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from metaprior.baselines.network import network_of, network_state
 from metaprior.baselines.points import Contexts, PointMethod, random_contexts
 from metaprior.errors import OptionError
+from metaprior.files import State
 from metaprior.inference.evidence import LOG_2PI
 from metaprior.learning import Training, train
 from metaprior.learning.updates import Stochastic
@@ -81,6 +83,7 @@ class MAML(PointMethod):
     in training and for the variance; by default at random, with few points more often than many.
     """
 
+    kind = "maml"
     start_: Start
     scaler_: Scaler
     training_: Training
@@ -144,6 +147,20 @@ class MAML(PointMethod):
             rows = points.offsets[which][:, None] + torch.arange(wanted.mask.shape[1])
             out[rows[wanted.mask]] = found[wanted.mask].to(out)
         return self.scaler_.unscale_mean(out)
+
+    def learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        structure, tensors = network_state(self.start_.network, self.scaler_)
+        steps = {"steps": self.start_.steps, "first_order": self.start_.first_order}
+        return structure | steps, tensors | {"log_rates": self.start_.log_rates}
+
+    @classmethod
+    def relearned(cls, state: State) -> Self:
+        network, scaler = network_of(state)
+        method = cls(inner_steps=state.structure["steps"], first_order=state.structure["first_order"])
+        start = Start(network, 1.0, method.inner_steps, learn_rates=True, first_order=method.first_order)
+        start.log_rates.data = state.tensor("log_rates", tuple(start.log_rates.shape))
+        method.start_, method.scaler_ = start, scaler
+        return method
 
     def _episodes(self, training: Tasks) -> Episodes:
         scale = self.scaler_.scale
@@ -220,7 +237,7 @@ class MetaUpdates(Stochastic):
 
     def __init__(self, start: Start, episodes: Episodes, rate: float) -> None:
         learned = [parameter for parameter in start.parameters() if parameter.requires_grad]
-        super().__init__(torch.optim.Adam(learned, lr=rate))
+        super().__init__(torch.optim.Adam(learned, lr=rate), episodes.generator)
         self.start, self.episodes = start, episodes
         self.entries = episodes.batch_size * POINTS**2
 

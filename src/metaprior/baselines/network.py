@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Self, Unpack
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from metaprior.baselines.points import Contexts, PointMethod
+from metaprior.files import State
 from metaprior.inference.evidence import LOG_2PI
 from metaprior.learning import Training, train
 from metaprior.learning.updates import LBFGS
-from metaprior.priors import DeepMean, NetworkOptions
+from metaprior.priors import ACTIVATIONS, DeepMean, Network, NetworkOptions
 from metaprior.tasks import Inputs, Scaler, Tasks, on_one_grid
 
 
 class NeuralNetwork(PointMethod):
     """The same prediction for every task: what the meta-tasks have in common at each input."""
 
+    kind = "neural network"
     mean_: DeepMean
     scaler_: Scaler
     training_: Training
@@ -53,11 +55,44 @@ class NeuralNetwork(PointMethod):
         )
         self.mean_, self.scaler_ = mean, scaler
 
+    def learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return network_state(self.mean_.network, self.scaler_)
+
+    @classmethod
+    def relearned(cls, state: State) -> Self:
+        network, scaler = network_of(state)
+        method = cls()
+        method.mean_ = DeepMean(1, seed=0, hidden=())
+        method.mean_.network, method.scaler_ = network, scaler
+        return method
+
     @torch.no_grad()
     def values(self, context: Tasks, at: Tasks) -> Float[Tensor, "N p"]:
         """The network at each point, computed once per distinct one."""
         inputs = Inputs.of(self.scaler_.scale(at).x[None])
         return self.scaler_.unscale_mean(self.mean_(inputs.distinct)[inputs.index[0]])
+
+
+def network_state(network: Network, scaler: Scaler) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A network and its scaling as structure and tensors."""
+    layers = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
+    widths = [layers[0].in_features, *(layer.out_features for layer in layers)]
+    names = {make: name for name, (make, _) in ACTIVATIONS.items()}
+    structure = {"widths": widths, "activation": names[type(network.activation)], "dtype": str(layers[0].weight.dtype)}
+    tensors = {f"network.{name}": value for name, value in network.state_dict().items()}
+    return structure, tensors | scaler.as_tensors()
+
+
+def network_of(state: State) -> tuple[Network, Scaler]:
+    """What `network_state` gave; the widths are checked against the tensors before anything is made."""
+    widths, activation = state.structure["widths"], state.structure["activation"]
+    for k in range(len(widths) - 1):
+        state.tensor(f"network.layers.{2 * k}.weight", (widths[k + 1], widths[k]))
+    dtype = torch.float32 if state.structure["dtype"] == "torch.float32" else torch.float64
+    options: NetworkOptions = {"hidden": widths[1:-1], "activation": activation, "dtype": dtype}
+    network = Network(widths[0], widths[-1], seed=0, **options)
+    network.load_state_dict(state.part("network."))
+    return network, Scaler.from_tensors(state.tensors)
 
 
 class _Squares(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,9 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, NotFittedError
+from metaprior.files import Saved, State
 from metaprior.inference import GaussianMarginals
 from metaprior.seeds import generator_of
-from metaprior.tasks import ContextTarget, Tasks
+from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
 Contexts = Callable[[Tasks], Iterable[ContextTarget]]
 """How tasks are split into contexts and targets, in one or several ways: as they will be at prediction."""
@@ -24,7 +25,7 @@ LEAST = 30
 """A variance is estimated from this many tasks with contexts of similar size, or more."""
 
 
-class PointMethod(ABC):
+class PointMethod(Saved):
     """A method whose answer is one value per point.
 
     Its variance is the mean squared error on held-out meta-tasks, by context size. contexts: how those are split; by
@@ -45,16 +46,43 @@ class PointMethod(ABC):
         self.learn(training, held_out)
         contexts = self.contexts or (lambda given: random_contexts(given, self.seed))
         self.variance_ = VarianceBySize.of(self, contexts(held_out))
+        self.trained_on_ = TrainedOn.of(tasks)
         return self
 
     def predict(self, context: Tasks, at: Tasks) -> IndependentGaussians:
         """Each value on its own, with the variance for a context of this size."""
-        if not hasattr(self, "variance_"):
-            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(tasks) first.")
+        self._check_fitted()
         if at.ids != context.ids:
             raise DataError("points and context must hold the same tasks in the same order.")
         variance = self.variance_.at(context.sizes)[at.task_of_row]
         return IndependentGaussians(at, self.values(context, at), variance)
+
+    def state(self) -> State:
+        """What was learned and the variance by context size, for a file."""
+        self._check_fitted()
+        structure, tensors = self.learned()
+        sizes = {"variance.sizes": self.variance_.sizes, "variance.values": self.variance_.variances}
+        return State(self.kind, structure, tensors | sizes)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The fitted method again."""
+        method = cls.relearned(state)
+        method.variance_ = VarianceBySize(state.tensor("variance.sizes"), state.tensor("variance.values"))
+        return method
+
+    @abstractmethod
+    def learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What the values need, as structure and tensors."""
+
+    @classmethod
+    @abstractmethod
+    def relearned(cls, state: State) -> Self:
+        """A method with what `learned` gave."""
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "variance_"):
+            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(tasks) first.")
 
     @abstractmethod
     def learn(self, training: Tasks, held_out: Tasks) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from metaprior.baselines.points import PointMethod
 from metaprior.errors import DataError
+from metaprior.files import State
 from metaprior.tasks import Tasks
 
 
@@ -18,6 +21,15 @@ class _FromContext(PointMethod):
     def learn(self, training: Tasks, held_out: Tasks) -> None:
         self.prior_mean_ = training.y.mean(0)
 
+    def learned(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {}, {"prior_mean": self.prior_mean_}
+
+    @classmethod
+    def relearned(cls, state: State) -> Self:
+        method = cls()
+        method.prior_mean_ = state.tensor("prior_mean")
+        return method
+
     def _where_known(self, context: Tasks, at: Tasks, values: Float[Tensor, "N p"]) -> Float[Tensor, "N p"]:
         known = (context.sizes > 0)[at.task_of_row]
         return torch.where(known[:, None], values, self.prior_mean_)
@@ -25,6 +37,8 @@ class _FromContext(PointMethod):
 
 class LastValue(_FromContext):
     """The value last seen at or before each point; before the first one, the first. For one input column (time)."""
+
+    kind = "last value"
 
     def values(self, context: Tasks, at: Tasks) -> Float[Tensor, "N p"]:
         """The last value of each point's task."""
@@ -42,6 +56,8 @@ class LastValue(_FromContext):
 
 class ContextMean(_FromContext):
     """The mean of each task's context."""
+
+    kind = "context mean"
 
     def values(self, context: Tasks, at: Tasks) -> Float[Tensor, "N p"]:
         """The mean of each point's task."""

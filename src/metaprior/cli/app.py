@@ -9,10 +9,16 @@ import typer
 from rich.console import Console
 
 import metaprior
+from metaprior.cli import tool
 from metaprior.cli.data import data_app
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
+from metaprior.errors import OptionError
 from metaprior.experiments import EXPERIMENTS, Options
+from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
+from metaprior.model import MetaGP
+from metaprior.priors import KERNELS, MEANS
+from metaprior.selection import METHODS
 
 app = typer.Typer(
     help="Meta-learn Gaussian-process priors from many small related tasks.",
@@ -70,3 +76,134 @@ def reproduce(
         reproduce_all(options, folder)
     else:
         reproduce_experiment(experiment, options, folder, add=add)
+
+
+TableArgument = Annotated[str, typer.Argument(help="A CSV or Parquet file, - for standard input, or elnino or digits.")]
+TaskOption = Annotated[str, typer.Option("--task", help="Column that names the task; several separated by commas.")]
+XOption = Annotated[str, typer.Option("--x", help="Input column; several separated by commas.")]
+YOption = Annotated[str, typer.Option("--y", help="Target column; several separated by commas.")]
+MissingOption = Annotated[str, typer.Option(help="Rows with missing values: error, or drop (and say so).")]
+DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The outcome as JSON on standard output.")]
+ContextOption = Annotated[str | None, typer.Option(help="Numbers of random context points, such as 1,3,5.")]
+UntilOption = Annotated[
+    str | None, typer.Option(help="Context: the points up to a value of an input, such as hour=24.")
+]
+
+
+@app.command(epilog="Example: metaprior fit elnino --task year --x month --y temperature --out elnino.metaprior")
+def fit(
+    table: TableArgument,
+    task: TaskOption,
+    x: XOption,
+    y: YOption,
+    out: Annotated[Path, typer.Option(help="The model file to write.")],
+    mean: Annotated[str, typer.Option(help=f"One of: {', '.join(MEANS)}.")] = "deep",
+    kernel: Annotated[str, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = "deep",
+    from_model: Annotated[
+        str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from where a stopped run was.")] = False,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs of learning.")] = None,
+    missing: MissingOption = "error",
+    delimiter: DelimiterOption = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Meta-learn a prior from a table of past tasks, and write it to one file."""
+    screen = tool.Screen(quiet, as_json)
+    tasks = tool.read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    start = tool.start_of(from_model)
+    if start is not None:
+        mean, kernel = str(start.mean), str(start.kernel)
+    label = False if quiet else "meta-learning"
+    gp = MetaGP(mean, kernel, max_epochs=epochs, device=device, seed=seed, progress=label)
+    tool.fit_model(tasks, gp, out, start=start, resume=resume, screen=screen)
+
+
+@app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
+def predict(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    table: TableArgument,
+    at: Annotated[
+        str,
+        typer.Option(help="Where: START:STOP:STEP (with its end), a second table, or missing (rows without target)."),
+    ],
+    out: Annotated[str, typer.Option(help="The table to write: .csv, .parquet, or - for standard output.")] = "-",
+    level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
+    latent: Annotated[bool, typer.Option("--latent", help="Of the function, not of a new observation.")] = False,
+    quantiles: Annotated[str | None, typer.Option(help="More columns: quantiles such as 0.1,0.5,0.9.")] = None,
+    samples: Annotated[int, typer.Option(help="More columns: so many draws of whole functions.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
+    delimiter: DelimiterOption = None,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Condition on each task's rows and predict: mean, deviation and bounds, as a table."""
+    try:
+        shares = tuple(float(part) for part in quantiles.split(",")) if quantiles else ()
+    except ValueError:
+        raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
+    wanted = Wanted(level, latent, shares, samples, seed)
+    screen = tool.Screen(quiet)
+    tool.predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
+
+
+@app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    table: TableArgument,
+    context: ContextOption = None,
+    context_until: UntilOption = None,
+    missing: MissingOption = "error",
+    delimiter: DelimiterOption = None,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Score a model on tasks it has not seen, beside the last value and a Gaussian process for each task alone."""
+    screen = tool.Screen(quiet, as_json)
+    options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen}
+    tool.evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
+
+
+@app.command(epilog="Example: metaprior compare elnino --task year --x month --y temperature --out best.metaprior")
+def compare(
+    table: TableArgument,
+    task: TaskOption,
+    x: XOption,
+    y: YOption,
+    context: ContextOption = None,
+    context_until: UntilOption = None,
+    methods: Annotated[
+        str | None, typer.Option(help=f"Separated by commas; default all: {', '.join(METHODS)}.")
+    ] = None,
+    folds: Annotated[int, typer.Option(help="Parts of the tasks for cross-validation.")] = 5,
+    report: Annotated[Path, typer.Option(help="Folder for the results and the page.")] = Path("out/compare"),
+    out: Annotated[Path | None, typer.Option(help="A model file for the best method, fitted on all tasks.")] = None,
+    missing: MissingOption = "error",
+    delimiter: DelimiterOption = None,
+    seed: SeedOption = 0,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Which prior suits these tasks? All methods, cross-validated over tasks; one sentence to act on."""
+    screen = tool.Screen(quiet, as_json)
+    tasks = tool.read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    names = tool.split_names(methods) if methods else []
+    contexts = tool.chosen_contexts(context, context_until, tasks, seed)
+    tool.compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
+
+
+@app.command(epilog="Example: metaprior show elnino.metaprior --pictures out/elnino")
+def show(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    pictures: Annotated[Path | None, typer.Option(help="Folder for a page of pictures.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a model file holds, and pictures of the prior in it."""
+    tool.show_model(model, pictures, tool.Screen(as_json=as_json))

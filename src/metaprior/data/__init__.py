@@ -5,6 +5,7 @@ from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
 from metaprior.data.mnist import Images, load_mnist
 from metaprior.data.physionet import VARIABLES, load_physionet
+from metaprior.data.tables import check_output, embedded_table, read_table, write_table
 
 __all__ = [
     "DATASETS",
@@ -14,6 +15,8 @@ __all__ = [
     "Images",
     "Source",
     "cache_folder",
+    "check_output",
+    "embedded_table",
     "fetch",
     "find",
     "load_digits",
@@ -21,4 +24,6 @@ __all__ = [
     "load_mnist",
     "load_physionet",
     "locate",
+    "read_table",
+    "write_table",
 ]

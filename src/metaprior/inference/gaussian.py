@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -57,6 +58,14 @@ class GaussianMarginals(ABC):
         safe = torch.where(variance > 0, variance, 1.0)
         density = -0.5 * (residual.square() / safe + safe.log() + LOG_2PI)
         return torch.where(variance > 0, density, certain)
+
+    def crps(self, y: Any) -> Float[Tensor, "N p"]:
+        """Continuous ranked probability score of each value: an error in y's units, for the whole distribution."""
+        residual, sd = self.as_targets(y) - self.mean, self.sd
+        z = residual / torch.where(sd > 0, sd, 1.0)
+        density = torch.exp(-0.5 * (z.square() + LOG_2PI))
+        score = sd * (z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
+        return torch.where(sd > 0, score, residual.abs())
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
         """Values of y, one row per point, as a tensor of the mean's shape."""

@@ -19,6 +19,7 @@ from metaprior.errors import DataError, NumericalError, OptionError
 from metaprior.inference.evidence import LOG_2PI
 from metaprior.priors import Basis, BasisKernel, BasisMean, FixedNoise, Prior
 from metaprior.tasks import Padded, SharedInputs, Tasks, batches, on_one_grid
+from metaprior.tasks.batches import CHUNK
 
 UNKNOWNS = 4000
 """Coefficients that one M-step may solve for together."""
@@ -51,9 +52,13 @@ class Block:
         """Straight from y: a dense grid may have far more points than there are tasks."""
         n = int(tasks.sizes[0])
         B = basis(tasks.x[:n])
-        h = torch.einsum("nq,mnp->mqp", B, tasks.y.view(len(tasks), n, tasks.p))
-        flat = h.permute(1, 0, 2).reshape(B.shape[1], -1)
-        return Block.of_group(B, len(tasks), h.sum(0), flat @ flat.mT)
+        total, products = torch.zeros(B.shape[1], tasks.p).double(), torch.zeros(B.shape[1], B.shape[1]).double()
+        for y in tasks.y.view(len(tasks), n, tasks.p).split(CHUNK):
+            h = B.mT @ y
+            flat = h.permute(1, 0, 2).reshape(B.shape[1], -1)
+            total += h.sum(0)
+            products += flat @ flat.mT
+        return Block.of_group(B, len(tasks), total, products)
 
     @staticmethod
     def padded(basis: Basis, batch: Padded) -> Block:

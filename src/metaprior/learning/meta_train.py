@@ -7,11 +7,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from torch import nn
 
 from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
+from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.learning.objective import HeldOut, Weighting, evidence_loss
 from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import RATES, Updates, make_updates
@@ -69,6 +71,7 @@ def meta_train(
     tolerance: float = 1e-6,
     weighting: Weighting = "task",
     progress: bool | str = True,
+    checkpoint: Path | None = None,
 ) -> Training:
     """Learn the prior's parameters ψ in place, by the summed evidence of the meta-tasks.
 
@@ -79,6 +82,9 @@ def meta_train(
 
     Convergence: every `check_every` epochs the evidence per value of the held-out tasks is taken; learning stops when
     it has not risen by more than `tolerance` in `patience` checks, and the parameters of the best check are kept.
+
+    checkpoint: a file that the state of learning is kept in while it goes on. Where there is one, learning goes on
+    from it and ends as if it had never stopped; it is removed at the end.
     """
     if optimizer not in RATES:
         raise UnknownNameError("optimizer", optimizer, RATES)
@@ -95,6 +101,11 @@ def meta_train(
     loss = evidence_loss(prior, weighting)
     updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
     label = progress if isinstance(progress, str) else "meta-learning"
+    kept = None
+    if checkpoint is not None:
+        start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
+        decides = (start, optimizer, rate, batch_size, every, most, patience, tolerance, weighting, seed, judge.ids)
+        kept = Checkpoint(checkpoint, fingerprint_of(tasks, *decides))
     return train(
         prior,
         updates,
@@ -105,6 +116,7 @@ def meta_train(
         tolerance=tolerance,
         held_out=judge.ids if judge is not training else (),
         progress=label if progress else False,
+        checkpoint=kept,
     )
 
 
@@ -119,14 +131,22 @@ def train(
     tolerance: float = 1e-6,
     held_out: Sequence[object] = (),
     progress: str | Literal[False] = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Training:
     """Update a module's parameters until the judge (evidence per value of held-out tasks) sees no more rise."""
     bar = progress_bar(progress or "", math.ceil(max_epochs / check_every), show=bool(progress))
     with threads_for(updates.entries), bar as advance:
         run = _Run(module, updates, judge, patience, tolerance)
+        if checkpoint is not None and (kept := checkpoint.read()) is not None:
+            run.restore(kept)
+            advance("resumed", amount=math.ceil(run.epoch / check_every))
         while run.stopped is None:
             run.advance(min(check_every, max_epochs - run.epoch), max_epochs)
             advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.write(run.kept())
+    if checkpoint is not None:
+        checkpoint.remove()
     module.load_state_dict(run.parameters)
     assert run.stopped is not None
     return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out))
@@ -160,6 +180,28 @@ class _Run:
             self.stopped = f"converged: no rise above {self.tolerance} in {self.patience} checks"
         elif self.epoch >= most:
             self.stopped = f"reached {most} epochs"
+
+    def kept(self) -> dict[str, Any]:
+        """Everything that the rest of the training depends on."""
+        checks = [[check.epoch, check.loss_per_task, check.held_out_evidence, check.seconds] for check in self.checks]
+        return {
+            "module": self.module.state_dict(),
+            "best": self.parameters,
+            "checks": checks,
+            "best_check": self.checks.index(self.best),
+            "reference": self.reference,
+            "without_rise": self.without_rise,
+            "updates": self.updates.kept(),
+        }
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """What `kept` gave."""
+        self.module.load_state_dict(kept["module"])
+        self.parameters, self.reference, self.without_rise = kept["best"], kept["reference"], kept["without_rise"]
+        self.checks = [Check(*row) for row in kept["checks"]]
+        self.best, self.epoch = self.checks[kept["best_check"]], self.checks[-1].epoch
+        self.start = time.perf_counter() - self.checks[-1].seconds
+        self.updates.restored(kept["updates"])
 
     def _check(self, loss: float) -> None:
         try:

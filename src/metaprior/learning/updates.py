@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +35,12 @@ class Updates(Protocol):
     def run(self, epochs: int) -> float:
         """Some passes over the meta-tasks; the loss per task in the last of them, NaN if none was finite."""
 
+    def kept(self) -> dict[str, Any]:
+        """Everything that later passes depend on, but for the parameters themselves."""
+
+    def restored(self, kept: dict[str, Any]) -> None:
+        """Go on from what `kept` gave."""
+
 
 class _Guarded:
     """What all three share: a loss with its gradient, or nothing where either is not finite."""
@@ -57,6 +63,17 @@ class _Guarded:
         self.trouble = "the loss or its gradient is not finite."
         return None
 
+    def kept(self) -> dict[str, Any]:
+        state = self.optimizer.state_dict()
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in state["param_groups"]]
+        return {"optimizer": state["state"], "groups": groups, "skipped": self.skipped, "trouble": self.trouble}
+
+    def restored(self, kept: dict[str, Any]) -> None:
+        state = self.optimizer.state_dict()
+        groups = [own | known for own, known in zip(state["param_groups"], kept["groups"], strict=True)]
+        self.optimizer.load_state_dict({"state": kept["optimizer"], "param_groups": groups})
+        self.skipped, self.trouble = kept["skipped"], kept["trouble"]
+
     def parameters(self) -> list[Tensor]:
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
@@ -72,8 +89,9 @@ class _Guarded:
 class Stochastic(_Guarded, ABC):
     """Passes over the tasks in random order, one update per batch of them."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, generator: torch.Generator) -> None:
         super().__init__(optimizer)
+        self.generator = generator
         self.last_good: list[Tensor] | None = None
 
     @abstractmethod
@@ -90,6 +108,15 @@ class Stochastic(_Guarded, ABC):
                     total, seen = total + value * count, seen + count
             last = total / seen if seen else last
         return last
+
+    def kept(self) -> dict[str, Any]:
+        more = {"generator": self.generator.get_state(), "last_good": self.last_good}
+        return super().kept() | more
+
+    def restored(self, kept: dict[str, Any]) -> None:
+        super().restored(kept)
+        self.generator.set_state(kept["generator"])
+        self.last_good = kept["last_good"]
 
     def _update(self, loss: Callable[[], Tensor]) -> float | None:
         value = self.evaluate(loss)
@@ -120,8 +147,8 @@ class Algorithm1(Stochastic):
     """Algorithm 1 of the paper: `ψ ← ψ − η ∇L(Dᵢ; ψ)` for every meta-task in turn."""
 
     def __init__(self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, seed: int) -> None:
-        super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate))
-        self.loss, self.tasks, self.generator = loss, tasks, generator_of(seed)
+        super().__init__(torch.optim.SGD(prior.learned_parameters(), lr=rate), generator_of(seed))
+        self.loss, self.tasks = loss, tasks
         self.single = [pad(tasks, torch.tensor([i])).to(prior.like) for i in range(len(tasks))]
         self.entries = max(entries_of([one]) for one in self.single)
 
@@ -136,8 +163,8 @@ class Adam(Stochastic):
     def __init__(
         self, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
     ) -> None:
-        super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate))
-        self.loss, self.tasks, self.generator = loss, tasks, generator_of(seed)
+        super().__init__(torch.optim.Adam(prior.learned_parameters(), lr=rate), generator_of(seed))
+        self.loss, self.tasks = loss, tasks
         self.like, self.batch_size = prior.like, batch_size
         self.all = batches(tasks, prior.like) if batch_size is None else []
         self.entries = entries_of(self.all) if batch_size is None else batch_size * int(tasks.sizes.max()) ** 2
@@ -175,6 +202,13 @@ class LBFGS(_Guarded):
         self.optimizer.param_groups[0].update(max_iter=epochs, max_eval=25 * epochs)
         self.optimizer.step(self._closure)  # type: ignore[arg-type]
         return self.known
+
+    def kept(self) -> dict[str, Any]:
+        return super().kept() | {"known": self.known}
+
+    def restored(self, kept: dict[str, Any]) -> None:
+        super().restored(kept)
+        self.known = kept["known"]
 
     def _closure(self) -> float:
         value = self.evaluate(self.objective)

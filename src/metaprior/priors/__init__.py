@@ -1,6 +1,15 @@
 """What is learned: networks, bases, means, kernels, noise, and the prior that joins them."""
 
-from metaprior.priors.bases import BASES, Basis, FourierBasis, PolynomialBasis, SplineBasis, TensorBasis, make_basis
+from metaprior.priors.bases import (
+    BASES,
+    Basis,
+    FourierBasis,
+    PolynomialBasis,
+    SplineBasis,
+    TensorBasis,
+    described_basis,
+    make_basis,
+)
 from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, make_kernel
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean
 from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
@@ -30,6 +39,7 @@ __all__ = [
     "Prior",
     "SplineBasis",
     "TensorBasis",
+    "described_basis",
     "make_basis",
     "make_kernel",
     "make_mean",

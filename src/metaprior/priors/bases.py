@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,6 +43,13 @@ class Basis(nn.Module, ABC):
     def inside(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
         """The functions at points of the domain."""
 
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """What makes it, as JSON has it: `described_basis` makes it again."""
+
+    def _range(self) -> dict[str, float]:
+        return {"lower": float(self.lower[0]), "upper": float(self.upper[0])}
+
 
 class SplineBasis(Basis):
     """B-splines between a first and a last knot, with these interior knots, orthonormalised."""
@@ -66,6 +74,11 @@ class SplineBasis(Basis):
 
     def inside(self, x: Float[Tensor, "*n 1"]) -> Float[Tensor, "*n q"]:
         return self._plain(x[..., 0]) @ self.whitening
+
+    def described(self) -> dict[str, Any]:
+        ends = self.degree + 1
+        knots = self.knots[ends : len(self.knots) - ends].tolist()
+        return {"kind": "spline", **self._range(), "knots": knots, "degree": self.degree}
 
     def _plain(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n q"]:
         """B-splines by the recursion of Cox and de Boor."""
@@ -109,6 +122,9 @@ class PolynomialBasis(Basis):
         norms = ((2 * torch.arange(self.size).to(t) + 1) / width).sqrt()
         return torch.stack(values[: self.size], -1) * norms
 
+    def described(self) -> dict[str, Any]:
+        return {"kind": "polynomial", **self._range(), "size": self.size}
+
 
 class FourierBasis(Basis):
     """A constant, then sine and cosine of one, two, … periods over the domain."""
@@ -121,6 +137,9 @@ class FourierBasis(Basis):
         angle = 2 * math.pi * (x - self.lower) / width * torch.arange(1, self.size // 2 + 1).to(x)
         waves = torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[..., : self.size - 1]
         return torch.cat([torch.ones_like(x), math.sqrt(2) * waves], -1) / width.sqrt()
+
+    def described(self) -> dict[str, Any]:
+        return {"kind": "fourier", **self._range(), "size": self.size}
 
 
 class TensorBasis(Basis):
@@ -135,6 +154,23 @@ class TensorBasis(Basis):
     def inside(self, x: Float[Tensor, "*n 2"]) -> Float[Tensor, "*n q"]:
         one, two = self.first.inside(x[..., :1]), self.second.inside(x[..., 1:])
         return (one[..., :, None] * two[..., None, :]).flatten(-2)
+
+    def described(self) -> dict[str, Any]:
+        return {"kind": "tensor", "first": self.first.described(), "second": self.second.described()}
+
+
+def described_basis(found: dict[str, Any]) -> Basis:
+    """The basis that was described so. It allocates nothing that grows with a number in the description."""
+    options = dict(found)
+    kind = options.pop("kind")
+    if kind == "tensor":
+        return TensorBasis(described_basis(options["first"]), described_basis(options["second"]))
+    kinds: dict[str, type[Basis]] = {"spline": SplineBasis, "polynomial": PolynomialBasis, "fourier": FourierBasis}
+    if kind not in kinds:
+        raise UnknownNameError("basis", kind, kinds)
+    if options.get("degree", 0) > 20:
+        raise OptionError(f"splines of degree {options['degree']} are none that a file would hold.")
+    return kinds[kind](**options)
 
 
 def make_basis(

@@ -14,6 +14,7 @@ TITLES = {
     "joint_log_likelihood": "Joint log likelihood of a task's test points, per point (higher is better)",
     "log_likelihood": "Log likelihood of each test point (higher is better)",
     "evidence": "Evidence of the context (higher is better)",
+    "crps": "Continuous ranked probability score, in the target's units (lower is better)",
     "coverage_90": "Coverage of the 90% interval (0.9 is best)",
     "calibration_error": "Calibration error (lower is better)",
     "data_fit": "Data-fit term of the context's evidence, per value",
@@ -31,7 +32,7 @@ TINY = ("largest_posterior_mean", "largest_error", "distance", "relative_error")
 """Metrics whose order of magnitude matters, down to exactly 0."""
 
 BETTER, WORSE = "▲", "▼"
-RANKED = (*DIRECTIONS, "coverage_90", "calibration_error")
+RANKED = (*DIRECTIONS, "crps", "coverage_90", "calibration_error")
 """Metrics that have a best."""
 
 MOST_DECIMALS = 4

@@ -17,6 +17,8 @@ from metaprior.report.methods import REFERENCES
 from metaprior.report.style import STYLE
 from metaprior.report.words import CAPTIONS, DESCRIPTIONS, PAPER, TITLES
 
+HEADING = "The experiments of the paper, run again"
+
 Found = dict[str, Any]
 """A result file's content."""
 
@@ -32,16 +34,29 @@ def write_page(folders: Sequence[Path], path: Path) -> None:
         _section(found, folder, anchor) for found, folder, anchor in zip(results, folders, anchors, strict=True)
     ]
     contents = [_contents(results, anchors)] if len(results) > 1 else []
-    body = tag("main", tag("h1", "The experiments of the paper, run again"), _introduction(), *contents, *sections)
+    ours = all(found["experiment"] == "compare" for found in results)
+    top = [tag("h1", "Which prior suits these tasks?")] if ours else [tag("h1", HEADING), _introduction()]
+    body = tag("main", *top, *contents, *sections)
+    _write(path, ", ".join(_title(found) for found in results), body)
+
+
+def _write(path: Path, title: str, body: Html) -> None:
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", ", ".join(_title(found) for found in results)),
+        tag("title", title),
         tag("style", Html(STYLE)),
     )
     text = f"<!DOCTYPE html>\n{tag('html', head, tag('body', body), lang='en')}\n"
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_model_page(title: str, facts: dict[str, Any], figures: dict[str, Path], path: Path) -> None:
+    """A page about one model: what is in its file, and pictures of it."""
+    pictures = [_figure("model", picture) for picture in figures.values()]
+    body = tag("main", tag("h1", title), _entries(facts), *pictures)
+    _write(path, title, body)
 
 
 def _read(folder: Path) -> Found:
@@ -90,6 +105,8 @@ def _section(found: Found, folder: Path, anchor: str) -> Html:
     parts = [tag("h2", _title(found), id=anchor)]
     if description := DESCRIPTIONS.get(found["experiment"]):
         parts.append(tag("p", description))
+    if verdict := found["settings"].get("verdict"):
+        parts.append(tag("p", tag("strong", verdict)))
     parts.append(tag("p", _facts(found), class_="facts"))
     if notes := found["settings"].get("notes"):
         parts.append(tag("ul", *(tag("li", note) for note in notes), class_="notes"))
@@ -109,7 +126,9 @@ def _title(found: Found) -> str:
 def _facts(found: Found) -> str:
     """Size, seed and what it took, in a line."""
     settings, memory = found["settings"], found["peak_memory_mb"]
-    facts = ["A quick, small version" if settings.get("quick") else "The full experiment"]
+    facts = []
+    if "quick" in settings:
+        facts.append("A quick, small version" if settings["quick"] else "The full experiment")
     facts += [f"seed {settings['seed']}"] if "seed" in settings else []
     facts += [f"optimizer {settings['optimizer']}"] if "optimizer" in settings else []
     facts.append(f"{sum(found['seconds'].values()):,.0f} seconds")
@@ -146,6 +165,8 @@ def _tables(found: Found) -> list[Html]:
     grids = make_grids(found["rows"])
     others = [_table(grid) for grid in grids if not grid.published]
     shown = [_table(grid) for grid in grids if grid.published]
+    if not shown and found["experiment"] == "compare":
+        return others
     title = "Other metrics, which the paper does not have" if shown else "All figures"
     return [*shown, _details(title, *others)] if others else shown
 

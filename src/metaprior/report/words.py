@@ -9,6 +9,7 @@ TITLES = {
     "sinusoid": "Sinusoids (Tab. S1)",
     "mnist": "MNIST image completion (Tab. S2)",
     "icu": "Patients in intensive care (Tab. 2)",
+    "compare": "Comparison of priors on your tasks",
     "theory": "The theory, made to run (Sec. 3 and 4, App. A and B)",
 }
 
@@ -37,6 +38,11 @@ DESCRIPTIONS = {
         "Challenge 2012). For each variable one prior is meta-learned from the whole series of earlier patients; a "
         "new patient's second day is then predicted from the first. The variables have different units, so figures "
         "compare within a column only."
+    ),
+    "compare": (
+        "Every method was fitted without each fold of the tasks and scored on that fold, from the same contexts. The "
+        "row 'the choice' is what would have been chosen without looking: by log density within the other folds. "
+        "Figures are means over tasks ± one standard error; bold is the best of its column."
     ),
     "theory": (
         "The paper's arguments as experiments. Overfitting: the evidence has a complexity term for the kernel and none "
@@ -74,6 +80,15 @@ CAPTIONS = {
         "Patients of the test set, three for each variable. The band is the 90% interval for a new measurement, "
         "given the first day (filled points); the hollow points were to be predicted."
     ),
+    ("model", "prior"): "The learned mean, draws of whole functions, and two standard deviations around the mean.",
+    ("model", "kernel"): "Left: the correlation of any two points. Right: that of all points with three of them.",
+    ("model", "eigenfunctions"): "The directions in which tasks differ most from the mean.",
+    ("model", "learning"): "Evidence of held-out tasks per value while learning; the best parameters are kept.",
+    ("model", "held-out"): (
+        "On held-out tasks. Left: how many values fall into intervals of each size; on the dashed line they are as "
+        "wide as they say. Right: the mean squared error by context, with standard errors."
+    ),
+    ("compare", "performance"): "Error and likelihood of each method on tasks that it had not seen, by context points.",
     ("theory", "overfitting"): (
         "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own context (red) "
         "or learned from other functions (orange). Above: fitting raises the data-fit term to its maximum, the "

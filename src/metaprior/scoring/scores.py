@@ -68,9 +68,9 @@ class Scores:
 def score(posterior: Predictive, target: Tasks) -> Scores:
     """All metrics of a posterior at the target's points, averaged over each task's points.
 
-    mse; log_likelihood (log density of each value, noise included); joint_log_likelihood (of all of a task's values
-    together, divided by their number); coverage_10 … coverage_90; and, where the method has one, the evidence of the
-    context.
+    mse; log_likelihood (log density of each value, noise included); crps (in y's units); joint_log_likelihood (of all
+    of a task's values together, divided by their number); coverage_10 … coverage_90; and, where the method has one, the
+    evidence of the context.
     """
     if len(target.x) == 0:
         raise DataError("no point is left to score: the contexts hold them all.")
@@ -80,6 +80,7 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
     values = {
         "mse": _per_task((posterior.mean - target.y).square(), target),
         "log_likelihood": _per_task(posterior.log_density(target.y), target),
+        "crps": _per_task(posterior.crps(target.y), target),
         "joint_log_likelihood": posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p),
     }
     evidence = getattr(posterior, "evidence", None)

@@ -1,19 +1,25 @@
 """What comes in: ragged tasks, tables, scaling, splits, batches."""
 
+from metaprior.tasks._checks import Missing
 from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches, on_one_grid
 from metaprior.tasks.scaling import Scaler
+from metaprior.tasks.tables import as_tasks
 from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks
+from metaprior.tasks.trained_on import TrainedOn
 
 __all__ = [
     "Batch",
     "Columns",
     "ContextTarget",
     "Inputs",
+    "Missing",
     "Padded",
     "Scaler",
     "SharedInputs",
     "Task",
     "Tasks",
+    "TrainedOn",
+    "as_tasks",
     "batches",
     "on_one_grid",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,21 +34,26 @@ class Scaler:
         kind = torch.float64
         return Scaler(zeros(d, dtype=kind), ones(d, dtype=kind), zeros(p, dtype=kind), ones(p, dtype=kind))
 
+    def as_tensors(self) -> dict[str, Tensor]:
+        """Its four vectors by name, for a file."""
+        return {f"scaler.{name}": getattr(self, name) for name in ("x_shift", "x_scale", "y_shift", "y_scale")}
+
+    @staticmethod
+    def from_tensors(tensors: Mapping[str, Tensor]) -> Scaler:
+        """What `as_tensors` gave."""
+        return Scaler(*(tensors[f"scaler.{name}"] for name in ("x_shift", "x_scale", "y_shift", "y_scale")))
+
     def scale(self, tasks: Tasks) -> Tasks:
         """The tasks in scaled units; points without targets (`p = 0`) stay without."""
         for what, found, known in (("input", tasks.d, len(self.x_shift)), ("target", tasks.p, len(self.y_shift))):
             if found != known and (what, found) != ("target", 0):
                 raise DataError(f"{found} {what} columns, but the prior was learned on {known}: give the same columns.")
-        if self.changes_nothing:
-            return tasks
-        y = (tasks.y - self.y_shift) / self.y_scale if tasks.p else tasks.y
-        return replace(tasks, x=(tasks.x - self.x_shift) / self.x_scale, y=y)
-
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether it is the identity: then nothing is copied."""
-        shifts, scales = torch.cat([self.x_shift, self.y_shift]), torch.cat([self.x_scale, self.y_scale])
-        return bool((shifts == 0).all() and (scales == 1).all())
+        x, y = tasks.x, tasks.y
+        if _changes(self.x_shift, self.x_scale):  # else nothing is copied
+            x = (x - self.x_shift) / self.x_scale
+        if tasks.p and _changes(self.y_shift, self.y_scale):
+            y = (y - self.y_shift) / self.y_scale
+        return tasks if x is tasks.x and y is tasks.y else replace(tasks, x=x, y=y)
 
     def scale_y(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (y - self.y_shift) / self.y_scale
@@ -69,6 +75,10 @@ class Scaler:
     def log_jacobian(self, tasks: Tasks) -> Float[Tensor, " m"]:
         """What to add to each task's joint log density (or evidence) to have it in the user's units."""
         return -tasks.sizes * self.y_scale.log().sum()
+
+
+def _changes(shift: Float[Tensor, " k"], scale: Float[Tensor, " k"]) -> bool:
+    return not bool((shift == 0).all() and (scale == 1).all())
 
 
 def _shift_and_scale(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -16,8 +17,22 @@ from metaprior.errors import DataError
 from metaprior.tasks._checks import Missing, check_missing_option
 from metaprior.tasks.tasks import Columns, Tasks, assemble
 
+DAYS = "days since 1970-01-01"
+"""What dates among the inputs are counted in."""
+
 Names = str | Sequence[str]
 Array = np.ndarray[Any, Any]
+
+
+def as_tasks(
+    given: Any, *, task: Names | None = None, x: Names | None = None, y: Names | None = None, missing: Missing = "error"
+) -> Tasks:
+    """Tasks as they are, or from a long table with the names of its columns."""
+    if isinstance(given, Tasks):
+        return given
+    if task is None or x is None or y is None:
+        raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
+    return tasks_from_table(given, task=task, x=x, y=y, missing=missing)
 
 
 def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Missing) -> Tasks:
@@ -28,9 +43,11 @@ def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Mi
     _check_columns(frame, columns)
     owner, ids = _owners(frame, columns.task)
     order = np.argsort(owner, kind="stable")
-    matrix = torch.from_numpy(_numbers(frame, columns.x + columns.y)[order])
+    matrix = torch.from_numpy(_numbers(frame, columns.x + columns.y, dates=columns.x)[order])
     d = len(columns.x)
-    return assemble(matrix[:, :d].clone(), matrix[:, d:].clone(), owner[order], ids, columns, order, missing)
+    tasks = assemble(matrix[:, :d].clone(), matrix[:, d:].clone(), owner[order], ids, columns, order, missing)
+    dated = [name for name in columns.x if holds_dates(frame, name)]
+    return replace(tasks, notes=(*(f"column {name!r}: dates, in {DAYS}" for name in dated), *tasks.notes))
 
 
 def _frame(table: Any) -> nw.DataFrame[Any]:
@@ -106,13 +123,15 @@ def _encode(array: Any) -> tuple[Array, list[Any]]:
     return coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary.to_pylist()
 
 
-def _numbers(frame: nw.DataFrame[Any], names: Sequence[str]) -> Array:
-    """The number columns side by side; everything that is no number is said at once."""
+def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], dates: Sequence[str]) -> Array:
+    """The number columns side by side; everything that is no number is said at once. dates: where those may be."""
     numbers = np.empty((len(frame), len(names)))
     wrong = []
     for k, name in enumerate(names):
         array = _arrow(frame, name)
-        if array is not None and _is_numeric(array.type):
+        if array is not None and name in dates and _is_date(array.type):
+            numbers[:, k] = _days(array)
+        elif array is not None and _is_numeric(array.type):
             integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
             numbers[:, k] = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         else:
@@ -120,6 +139,23 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str]) -> Array:
     if wrong:
         raise DataError("; ".join(wrong) + ".")
     return numbers
+
+
+def holds_dates(frame: nw.DataFrame[Any], name: str) -> bool:
+    """Whether a column holds dates or times."""
+    array = _arrow(frame, name)
+    return array is not None and _is_date(array.type)
+
+
+def _is_date(kind: Any) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _days(array: Any) -> Array:
+    """Dates and times as days since 1970-01-01; missing ones are NaN."""
+    moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
+    days: Array = (moments - np.datetime64("1970-01-01", "us")) / np.timedelta64(1, "D")
+    return days
 
 
 def _is_numeric(kind: Any) -> bool:

@@ -19,6 +19,7 @@ FIGURES: dict[str, dict[str, Callable[[list[Row], Curves], Figure | None]]] = {
     "sinusoid": {"samples": sinusoid.samples},
     "mnist": {"performance": performance, "reconstructions": mnist.reconstructions},
     "icu": {"residuals": icu.residuals, "patients": icu.patients},
+    "compare": {"performance": performance},
     "theory": {
         "overfitting": theory.overfitting,
         "counter-example": theory.counter_example,

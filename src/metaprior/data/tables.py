@@ -1,0 +1,125 @@
+"""Tables as files: CSV and Parquet by extension, `-` for the standard streams, embedded ones by name."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from metaprior.data.embedded import EMBEDDED, load_digits
+from metaprior.errors import DataError, OptionError, OutputError
+from metaprior.output import write_whole
+
+FORMATS = (".csv", ".parquet")
+
+
+def read_table(name: str, delimiter: str | None = None) -> pa.Table:
+    """A table from a file, from standard input (`-`), or an embedded one by name."""
+    if name in EMBEDDED:
+        return embedded_table(name)
+    if name == "-":
+        return _csv(sys.stdin.buffer.read(), "standard input", delimiter)
+    path = Path(name)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give a table, one of {', '.join(FORMATS)}.")
+    if not path.exists():
+        raise DataError(f"there is no file {path}, nor an embedded table of that name ({', '.join(EMBEDDED)}).")
+    if path.suffix.lower() == ".parquet":
+        return _parquet(path)
+    return _csv(path.read_bytes(), str(path), delimiter)
+
+
+def write_table(table: pa.Table, name: str) -> None:
+    """A table to a file by its extension, or as CSV to standard output (`-`)."""
+    if name == "-":
+        csv.write_csv(table, sys.stdout.buffer)
+        sys.stdout.flush()
+        return
+    path = Path(name)
+    check_output(name)
+    if path.suffix.lower() == ".parquet":
+        write_whole(path, lambda part: pq.write_table(table, part))
+    else:
+        write_whole(path, lambda part: csv.write_csv(table, part))
+
+
+def check_output(name: str) -> None:
+    """Whether a table could be written there, before any work is done."""
+    path = Path(name)
+    if name != "-" and path.suffix.lower() not in FORMATS:
+        raise OptionError(f"{name}: a table is written as one of {', '.join(FORMATS)}, or to - as CSV.")
+    if name != "-" and not path.parent.is_dir():
+        raise OutputError(f"there is no folder {path.parent} to write {path.name} to.")
+
+
+def embedded_table(name: str) -> pa.Table:
+    """A table that comes with the package."""
+    if name == "elnino":
+        with (resources.files("metaprior.data") / "files" / "elnino.csv").open("rb") as file:
+            return csv.read_csv(file)
+    images, labels = load_digits()
+    count, height, width = images.shape
+    row, column = np.divmod(np.tile(np.arange(height * width), count), width)
+    columns = {
+        "image": np.repeat(np.arange(count), height * width),
+        "label": np.repeat(labels.numpy(), height * width),
+        "row": row,
+        "column": column,
+        "grey": images.flatten().numpy(),
+    }
+    return pa.table(columns)
+
+
+def _parquet(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is no Parquet table: {_first_line(error)}") from None
+    return _checked(table, str(path))
+
+
+def _csv(content: bytes, name: str, delimiter: str | None) -> pa.Table:
+    if not content.strip():
+        raise DataError(f"{name} is empty.")
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name} is no UTF-8 text (byte {error.start}): save it as UTF-8, or convert it with iconv."
+        ) from None
+    try:
+        options = csv.ParseOptions(delimiter=delimiter or ",")
+        table = csv.read_csv(pa.BufferReader(content), parse_options=options)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"{name} cannot be read as a table: {_first_line(error)}{_hint(content, delimiter)}") from None
+    if table.num_columns == 1 and (hint := _hint(content, delimiter)):
+        raise DataError(f"{name} has one column, {table.column_names[0]!r}.{hint}")
+    return _checked(table, name)
+
+
+def _hint(content: bytes, delimiter: str | None) -> str:
+    """Which delimiter the first line seems to have, if it is another one."""
+    line = content.split(b"\n", 1)[0].decode("utf-8", "replace")
+    for sign, said in ((";", "';'"), ("\t", "$'\\t'"), ("|", "'|'"), (",", "','")):
+        if sign != (delimiter or ",") and sign in line:
+            return f" Its first line has {said}: try --delimiter {said}."
+    return ""
+
+
+def _checked(table: pa.Table, name: str) -> pa.Table:
+    twice = [column for column in table.column_names if table.column_names.count(column) > 1]
+    if twice:
+        raise DataError(f"{name} has several columns called {twice[0]!r}: rename them.")
+    if table.num_rows == 0:
+        raise DataError(f"{name} has no rows.")
+    return table
+
+
+def _first_line(error: Any) -> str:
+    return str(error).split("\n", 1)[0]

@@ -1,0 +1,161 @@
+"""The model file: named tensors and a JSON header in safetensors' format. Nothing in it is ever executed.
+
+A file holds what one method has learned (`State`) and a note on what it was learned from. Its checksum covers both, so
+a file that was cut short or altered is refused before anything is made of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from metaprior.errors import DataError, MetapriorError
+from metaprior.output import write_whole
+from metaprior.tasks import TrainedOn
+
+FORMAT = 1
+"""Of the files that this version writes, and the newest that it reads."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a method has learned: its kind, its structure (as JSON has it), and its numbers."""
+
+    kind: str
+    structure: dict[str, Any]
+    tensors: dict[str, Tensor]
+    about: dict[str, Any] = field(default_factory=dict)  # what it was learned from, its scores
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> Tensor:
+        """One of its tensors, if it is there and has this shape."""
+        found = self.tensors.get(name)
+        if found is None or (shape is not None and tuple(found.shape) != shape):
+            seen = "missing" if found is None else f"of shape {tuple(found.shape)} instead of {shape}"
+            raise DataError(f"the model file does not fit together: {name} is {seen}. Fit the model again.")
+        return found
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Those of its tensors whose names begin so, without that beginning."""
+        return {name[len(prefix) :]: value for name, value in self.tensors.items() if name.startswith(prefix)}
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write a model file, whole or not at all: the file that was there stays until the new one is complete."""
+    versions = {"metaprior": version("metaprior"), "torch": version("torch")}
+    header = {
+        "format": FORMAT,
+        "kind": state.kind,
+        "structure": state.structure,
+        "about": state.about | {"versions": versions},
+    }
+    text = json.dumps(header, allow_nan=False)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
+    metadata = {"metaprior": text, "sha256": _checksum(text, tensors)}
+    write_whole(path, lambda part: save_file(tensors, part, metadata=metadata))
+
+
+def read_state(path: Path) -> State:
+    """Read a model file. Sizes are checked against the file's before anything is allocated."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, not a model file.")
+    if not path.exists():
+        raise DataError(f"there is no model file {path}; `metaprior fit TABLE … --out {path}` makes one.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata: Mapping[str, str] = file.metadata() or {}
+            if "metaprior" not in metadata:
+                raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
+            header = _header(path, metadata["metaprior"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise DataError(
+            f"{path} is not a metaprior model, or it was cut short ({error}). Fit the model again, or copy it again."
+        ) from None
+    if metadata.get("sha256") != _checksum(metadata["metaprior"], tensors):
+        raise DataError(f"{path} was altered after it was written: its checksum does not match. Fit the model again.")
+    return State(header["kind"], header["structure"], tensors, header["about"])
+
+
+def _header(path: Path, text: str) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+        number, _, _, _ = int(header["format"]), str(header["kind"]), dict(header["structure"]), dict(header["about"])
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{path} has a header that cannot be read. Fit the model again.") from None
+    if number > FORMAT:
+        raise DataError(f"{path} has format {number}; this version reads up to {FORMAT}. Install a newer metaprior.")
+    found: dict[str, Any] = header
+    return found
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+    return digest.hexdigest()
+
+
+class Saved(ABC):
+    """A method that can be kept in a file. `trained_on_` and `scores_`, where it has them, go with it."""
+
+    kind: ClassVar[str]
+    trained_on_: TrainedOn
+    scores_: dict[str, Any]
+
+    @abstractmethod
+    def state(self) -> State:
+        """What it has learned."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: State) -> Self:
+        """The same method again."""
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file; the one that was there stays until the new one is complete."""
+        state = self.state()
+        about = dict(state.about)
+        tensors = dict(state.tensors)
+        if hasattr(self, "trained_on_"):
+            about["trained_on"] = self.trained_on_.as_json()
+            tensors["trained_on.hashes"] = self.trained_on_.hashes
+        about["scores"] = getattr(self, "scores_", {})
+        write_state(Path(path), State(self.kind, state.structure, tensors, about))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read it back from a file of its kind."""
+        state = read_state(Path(path))
+        if state.kind != cls.kind:
+            raise DataError(f"{path} holds a model of kind {state.kind!r}, not {cls.kind!r}: use metaprior.load(path).")
+        return cls.restored(state, path)
+
+    @classmethod
+    def restored(cls, state: State, path: str | Path) -> Self:
+        """From a state that was read from a file."""
+        try:
+            found = cls.from_state(state)
+            if "trained_on" in state.about:
+                hashes = state.tensor("trained_on.hashes")
+                found.trained_on_ = TrainedOn.from_json(state.about["trained_on"], hashes)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if isinstance(error, MetapriorError):
+                raise
+            raise DataError(
+                f"{path} does not describe a model of kind {state.kind!r} ({error}). Fit it again."
+            ) from None
+        found.scores_ = dict(state.about.get("scores", {}))
+        return found

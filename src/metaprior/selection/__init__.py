@@ -1,0 +1,18 @@
+"""Which one to use: methods by name, scored on tasks that they have not seen."""
+
+from metaprior.selection.compare import Comparison, compare
+from metaprior.selection.methods import METHODS, SIMPLE, load, make_method
+from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes
+
+__all__ = [
+    "METHODS",
+    "SIMPLE",
+    "Comparison",
+    "ContextsBySetting",
+    "compare",
+    "contexts_until",
+    "default_sizes",
+    "load",
+    "make_method",
+    "random_sizes",
+]

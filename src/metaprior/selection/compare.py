@@ -1,0 +1,171 @@
+"""Which prior suits these tasks? All methods, cross-validated over tasks, and the choice itself scored as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from metaprior.errors import DataError, MetapriorError
+from metaprior.progress import progress_bar
+from metaprior.scoring import Scores, Summary, evaluate, paired_difference
+from metaprior.seeds import generator_of
+from metaprior.selection.methods import METHODS, SIMPLE, Choosable, make_method
+from metaprior.selection.splits import ContextsBySetting
+from metaprior.tasks import Tasks
+
+FOLDS = 5
+CHOSEN = "the choice"
+"""The row of what would have been chosen without looking: by inner folds, scored on outer ones."""
+
+BY = "log_likelihood"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores of every method on tasks that it had not seen, by setting; and which one to use."""
+
+    scores: dict[tuple[str, str], Scores]
+    winners: tuple[str, ...]  # of each outer fold, by its inner ones
+    skipped: dict[str, str] = field(default_factory=dict)  # methods that cannot be used here, and why
+
+    @property
+    def methods(self) -> list[str]:
+        return list(dict.fromkeys(method for method, _ in self.scores))
+
+    @property
+    def settings(self) -> list[str]:
+        return list(dict.fromkeys(setting for _, setting in self.scores))
+
+    def density(self, method: str) -> Summary:
+        """Log density per point, averaged over the settings of each task."""
+        return _summary(self._by_task(method))
+
+    def against(self, method: str, other: str) -> Summary:
+        """By how much a method's log density is better than another's, on the same tasks."""
+        first, second = self._by_task(method), self._by_task(other)
+        common = [name for name in first if name in second]
+        values = [torch.tensor([part[name] for name in common], dtype=torch.float64) for part in (first, second)]
+        return paired_difference(values[0], values[1])
+
+    @property
+    def best(self) -> str:
+        """The method of the highest log density over all folds."""
+        return max((name for name in self.methods if name != CHOSEN), key=lambda name: self.density(name).mean)
+
+    def verdict(self) -> str:
+        """One sentence that a person can act on."""
+        best, tasks = self.best, self.density(self.best).tasks
+        rivals = [name for name in SIMPLE if name in self.methods]
+        gains = {name: self.against(CHOSEN, name) for name in rivals}
+        pays = all(gain.mean > 2 * (gain.stderr or 0.0) for gain in gains.values())
+        told = " and ".join(
+            f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items()
+        )
+        if best in SIMPLE or not pays:
+            return (
+                f"No learned prior pays on these {tasks} tasks: {best} has the highest log density, and choosing by "
+                f"cross-validation gains {told} per point."
+            )
+        return (
+            f"Use {best}: on these {tasks} tasks it has the highest log density; choosing by cross-validation gains "
+            f"{told} per point (log density, ± one standard error)."
+        )
+
+    def _by_task(self, method: str) -> dict[object, float]:
+        found: dict[object, list[float]] = {}
+        for (name, _), scores in self.scores.items():
+            if name == method:
+                for task, value in zip(scores.ids, scores.values[BY].tolist(), strict=True):
+                    found.setdefault(task, []).append(value)
+        return {task: sum(values) / len(values) for task, values in found.items()}
+
+
+def compare(
+    tasks: Tasks,
+    contexts: ContextsBySetting,
+    *,
+    methods: Sequence[str] = (),
+    folds: int = FOLDS,
+    seed: int = 0,
+    progress: bool = False,
+) -> Comparison:
+    """Fit every method without each fold of the tasks and score it there.
+
+    What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
+    those of a choice that has not seen the tasks it is scored on.
+    """
+    names = list(methods) or list(METHODS)
+    if len(tasks) < 4:
+        raise DataError(f"{len(tasks)} tasks are too few to compare methods on: give 4 or more.")
+    run = _Comparing(tasks, contexts, seed)
+    parts = torch.randperm(len(tasks), generator=generator_of(seed)).tensor_split(min(folds, len(tasks)))
+    winners = []
+    with progress_bar("comparing", 2 * len(names) * len(parts), show=progress) as advance:
+        for k, part in enumerate(parts):
+            rest = torch.cat([other for other in parts if other is not part])
+            spared, kept = rest.tensor_split([max(len(rest) // 4, 1)])
+            inner = _Comparing(tasks, contexts, seed)
+            for name in names:
+                inner.add(name, kept, spared)
+                advance(f"fold {k + 1}, {name}")
+                run.add(name, rest, part)
+                advance(f"fold {k + 1}, {name}")
+            winner = inner.found(names).best
+            winners.append(winner)
+            run.copy(winner, part)
+    return run.found([*names, CHOSEN], winners)
+
+
+class _Comparing:
+    """Scores as they come in, fold by fold."""
+
+    def __init__(self, tasks: Tasks, contexts: ContextsBySetting, seed: int) -> None:
+        self.tasks, self.contexts, self.seed = tasks, contexts, seed
+        self.parts: dict[tuple[str, str], list[Scores]] = {}
+        self.last: dict[str, dict[str, Scores]] = {}
+        self.skipped: dict[str, str] = {}
+
+    def add(self, name: str, training: torch.Tensor, test: torch.Tensor) -> None:
+        """Fit a method on some tasks and score it on others; one that cannot be used is left out, with its reason."""
+        if name in self.skipped:
+            return
+        try:
+            some = self.tasks.select(training.sort().values)
+            method = make_method(name, some, self.seed).fit(some)
+            found = self._scored(method, self.tasks.select(test.sort().values))
+        except MetapriorError as error:
+            self.skipped[name] = str(error)
+            self.parts = {key: value for key, value in self.parts.items() if key[0] != name}
+            return
+        self.last[name] = found
+        for setting, scores in found.items():
+            self.parts.setdefault((name, setting), []).append(scores)
+
+    def copy(self, winner: str, test: torch.Tensor) -> None:
+        """The last scores of a method are those of the choice as well."""
+        for setting, scores in self.last.get(winner, {}).items():
+            self.parts.setdefault((CHOSEN, setting), []).append(scores)
+
+    def found(self, names: Iterable[str], winners: Sequence[str] = ()) -> Comparison:
+        order = list(names)
+        if not self.parts:
+            raise DataError("no method can be used on these tasks: " + "; ".join(self.skipped.values()))
+        keys = sorted(self.parts, key=lambda key: order.index(key[0]))
+        return Comparison({key: _joined(self.parts[key]) for key in keys}, tuple(winners), self.skipped)
+
+    def _scored(self, method: Choosable, tasks: Tasks) -> dict[str, Scores]:
+        return {name: evaluate(method, *split) for name, split in self.contexts(tasks).items()}
+
+
+def _joined(parts: Sequence[Scores]) -> Scores:
+    ids = tuple(name for part in parts for name in part.ids)
+    shared = [key for key in parts[0].values if all(key in part.values for part in parts)]
+    return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in shared})
+
+
+def _summary(values: dict[object, float]) -> Summary:
+    found = torch.tensor(list(values.values()), dtype=torch.float64)
+    error = float(found.std() / len(found) ** 0.5) if len(found) > 1 else None
+    return Summary(float(found.mean()), error, len(found))

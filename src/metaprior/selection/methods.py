@@ -1,0 +1,83 @@
+"""The methods that a user can choose from, by name, and reading any of them back from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from metaprior.baselines import FPCA, MAML, ContextMean, GPPerTask, LastValue, NeuralNetwork
+from metaprior.errors import DataError, UnknownNameError
+from metaprior.files import Saved, read_state
+from metaprior.inference import Method
+from metaprior.model import MetaGP
+from metaprior.priors import CONFIGURATIONS
+from metaprior.tasks import Tasks, TrainedOn
+
+SIMPLE = ("last value", "gp per task")
+"""What needs no other tasks: a learned prior has to beat both."""
+
+EPISODES = 4_000
+"""Tasks that MAML is trained on in all, with repetition."""
+
+
+class Choosable(Method, Protocol):
+    """A method that can be kept in a file."""
+
+    trained_on_: TrainedOn
+    scores_: dict[str, Any]
+
+    def save(self, path: str | Path) -> None: ...
+
+
+Maker = Callable[[Tasks, int], Choosable]
+"""A method that is about to learn from these tasks, with this seed."""
+
+
+def _prior(mean: str, kernel: str) -> Maker:
+    return lambda tasks, seed: MetaGP(mean, kernel, max_epochs=300, held_out=_spare(tasks), seed=seed, progress=False)
+
+
+def _maml(tasks: Tasks, seed: int) -> MAML:
+    epochs = min(max(EPISODES // len(tasks), 1), 200)
+    return MAML(max_epochs=epochs, patience=20, held_out=_spare(tasks) or 0.5, seed=seed, progress=False)
+
+
+METHODS: dict[str, Maker] = {
+    **{name: _prior(*parts) for name, parts in CONFIGURATIONS.items()},
+    "fpca": lambda tasks, seed: FPCA(seed=seed),
+    "maml": _maml,
+    "neural network": lambda tasks, seed: NeuralNetwork(
+        max_epochs=300, held_out=_spare(tasks) or 0.5, seed=seed, progress=False
+    ),
+    "shared gp": _prior("constant", "matern"),
+    "last value": lambda tasks, seed: LastValue(held_out=_spare(tasks) or 0.5, seed=seed),
+    "gp per task": lambda tasks, seed: GPPerTask(),
+}
+
+KINDS: dict[str, type[Saved]] = {
+    kind.kind: kind for kind in (MetaGP, FPCA, MAML, NeuralNetwork, LastValue, ContextMean, GPPerTask)
+}
+"""The closed list of what a file may hold."""
+
+
+def make_method(name: str, tasks: Tasks, seed: int = 0) -> Choosable:
+    """A method by name, ready to learn from these tasks."""
+    if name not in METHODS:
+        raise UnknownNameError("method", name, METHODS)
+    return METHODS[name](tasks, seed)
+
+
+def load(path: str | Path) -> Any:
+    """The method that a model file holds, whatever its kind."""
+    state = read_state(Path(path))
+    if state.kind not in KINDS:
+        raise DataError(f"{path} holds a {state.kind!r}, which is no model that this version knows.")
+    return KINDS[state.kind].restored(state, path)
+
+
+def _spare(tasks: Tasks) -> float | None:
+    """The share of the tasks to stop by: a tenth, more where that is less than five, none where there are but two."""
+    if len(tasks) < 3:
+        return None
+    return min(max(0.1, 5 / len(tasks)), 0.34)

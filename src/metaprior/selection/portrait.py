@@ -1,0 +1,67 @@
+"""A fitted method in arrays: what a page of pictures about it draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from metaprior.inference import Method, condition
+from metaprior.scoring import LEVELS, evaluate
+from metaprior.selection.splits import ContextsBySetting
+from metaprior.tasks import Tasks, TrainedOn
+
+POINTS, DRAWS, FUNCTIONS = 121, 12, 4
+
+Curves = dict[str, np.ndarray[Any, Any]]
+
+
+def held_out_scores(method: Method, tasks: Tasks, contexts: ContextsBySetting) -> dict[str, Any]:
+    """By setting: mean and standard error of the metrics, and coverage at every level."""
+    found: dict[str, Any] = {}
+    for setting, split in contexts(tasks).items():
+        scores = evaluate(method, *split)
+        metrics = {}
+        for metric in scores.metrics:
+            mean, stderr, count = scores.summary(metric)
+            metrics[metric] = {"mean": mean, "stderr": stderr, "tasks": count}
+        coverage = {str(level): float(scores.values[f"coverage_{level}"].mean()) for level in LEVELS}
+        found[setting] = metrics | {"coverage": coverage}
+    return found
+
+
+@torch.no_grad()
+def portrait(method: Any) -> Curves:
+    """Prior mean with draws, covariance, eigenfunctions (for one input column), and how learning went."""
+    curves: Curves = {}
+    trained_on: TrainedOn = method.trained_on_
+    if len(trained_on.columns.x) == 1 and hasattr(method, "prior_"):
+        curves |= _prior(method, *trained_on.x_range[0])
+    training = getattr(method, "training_", None)
+    if training is not None:
+        curves["epochs"] = np.array([check.epoch for check in training.checks])
+        curves["held-out evidence"] = np.array([check.held_out_evidence for check in training.checks])
+    return curves
+
+
+def _prior(method: Any, low: float, high: float) -> Curves:
+    x = torch.linspace(low, high, POINTS, dtype=torch.float64)[:, None]
+    points, p = Tasks.from_inputs([x]), len(method.scaler_.y_shift)
+    scaled = method.scaler_.scale(points)
+    blank = Tasks.empty(points.ids, 1, p)
+    posterior = condition(method.prior_, blank).at(scaled)
+    unscale = method.scaler_.unscale_mean
+    K = posterior.function.covariances()[0][0] * float(method.scaler_.y_scale[0]) ** 2
+    values, vectors = torch.linalg.eigh(K)
+    sd = K.diagonal().clamp(min=1e-300).sqrt()
+    return {
+        "x": x[:, 0].numpy(),
+        "mean": unscale(posterior.mean)[:, 0].numpy(),
+        "sd": sd.numpy(),
+        "draws": unscale(posterior.function.samples(DRAWS, 0))[:, :, 0].numpy(),
+        "covariance": K.numpy(),
+        "correlation": (K / sd[:, None] / sd).numpy(),
+        "eigenvalues": values.flip(0)[:FUNCTIONS].clamp(min=0.0).numpy(),
+        "eigenfunctions": vectors.flip(1)[:, :FUNCTIONS].mT.numpy(),
+    }

@@ -1,0 +1,56 @@
+"""Contexts and targets as a user asks for them: some random points, or everything until a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from metaprior.errors import DataError, OptionError
+from metaprior.tasks import ContextTarget, Tasks
+
+ContextsBySetting = Callable[[Tasks], dict[str, ContextTarget]]
+"""The tasks in two parts, in one or several ways, each under the name of its setting."""
+
+SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
+
+
+def random_sizes(sizes: Sequence[int], seed: int = 0) -> ContextsBySetting:
+    """`n` random points of each task that has more than n, for each n."""
+    if not sizes or min(sizes) < 0:
+        raise OptionError("context sizes: give whole numbers of 0 or more, such as 1,3,5.")
+
+    def split(tasks: Tasks) -> dict[str, ContextTarget]:
+        found = {}
+        for n in sizes:
+            large = tasks.sizes > n
+            if bool(large.any()):
+                found[str(n)] = tasks.select(large).context_target(n, seed + n)
+        return found
+
+    return split
+
+
+def contexts_until(column: str, value: float) -> ContextsBySetting:
+    """The points of each task where a column is at most a value, and those beyond; tasks that have both."""
+
+    def split(tasks: Tasks) -> dict[str, ContextTarget]:
+        if column not in tasks.columns.x:
+            raise OptionError(f"no input column {column!r}: there are {', '.join(tasks.columns.x)}.")
+        k = tasks.columns.x.index(column)
+        context, target = tasks.context_target(where=lambda x: x[:, k] <= value)
+        both = (context.sizes > 0) & (target.sizes > 0)
+        if not bool(both.any()):
+            raise DataError(f"no task has points on both sides of {column} = {value:g}.")
+        return {f"{column} ≤ {value:g}": ContextTarget(context.select(both), target.select(both))}
+
+    return split
+
+
+def default_sizes(tasks: Tasks) -> tuple[int, ...]:
+    """Up to three context sizes that leave half of a typical task to predict."""
+    typical = int(tasks.sizes.median())
+    fitting = [n for n in SIZES if n <= max(typical // 2, 1) and n < int(tasks.sizes.max())]
+    if not fitting:
+        raise DataError("every task has one point: nothing is left to predict once it is known.")
+    if len(fitting) <= 3:
+        return tuple(fitting)
+    return fitting[0], fitting[len(fitting) // 2], fitting[-1]

@@ -1,0 +1,93 @@
+"""What a model was trained on: columns, counts and ranges, and which tasks. No raw data."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from metaprior.tasks.tasks import Columns, Tasks
+
+DIGEST = 8
+"""Bytes of a task's hash: enough to tell tasks apart, too few to be worth guessing ids from."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedOn:
+    """Counts and ranges of the meta-tasks; their ids only as salted hashes."""
+
+    columns: Columns
+    tasks: int
+    rows: int
+    sizes: tuple[int, int]
+    x_range: tuple[tuple[float, float], ...]
+    y_range: tuple[tuple[float, float], ...]
+    salt: str
+    hashes: UInt8[Tensor, "m 8"]
+
+    @staticmethod
+    def of(tasks: Tasks, earlier: TrainedOn | None = None) -> TrainedOn:
+        """Of these tasks, and of those that a model had learned from before."""
+        salt = earlier.salt if earlier else secrets.token_hex(8)
+        hashes = _hashes(salt, tasks.ids)
+        ranges = [_ranges(values) for values in (tasks.x, tasks.y)]
+        counts = [len(tasks), len(tasks.x), int(tasks.sizes.min()), int(tasks.sizes.max())]
+        if earlier:
+            hashes = torch.cat([earlier.hashes, hashes])
+            ranges = [_wider(*pair) for pair in zip((earlier.x_range, earlier.y_range), ranges, strict=True)]
+            counts[0], counts[1] = counts[0] + earlier.tasks, counts[1] + earlier.rows
+            counts[2], counts[3] = min(counts[2], earlier.sizes[0]), max(counts[3], earlier.sizes[1])
+        return TrainedOn(
+            tasks.columns, counts[0], counts[1], (counts[2], counts[3]), ranges[0], ranges[1], salt, hashes
+        )
+
+    def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:
+        """Those of these tasks that were among the meta-tasks."""
+        known = {bytes(row) for row in self.hashes.tolist()}
+        ids = list(ids)
+        return [name for name, row in zip(ids, _hashes(self.salt, ids).tolist(), strict=True) if bytes(row) in known]
+
+    def as_json(self) -> dict[str, Any]:
+        """All but the hashes, which are a tensor."""
+        return {
+            "columns": {"task": self.columns.task, "x": self.columns.x, "y": self.columns.y},
+            "tasks": self.tasks,
+            "rows": self.rows,
+            "sizes": self.sizes,
+            "x_range": self.x_range,
+            "y_range": self.y_range,
+            "salt": self.salt,
+        }
+
+    @staticmethod
+    def from_json(found: dict[str, Any], hashes: Tensor) -> TrainedOn:
+        names = found["columns"]
+        columns = Columns(*(tuple(names[role]) for role in ("task", "x", "y")))
+        x_range, y_range = (tuple((low, high) for low, high in found[key]) for key in ("x_range", "y_range"))
+        sizes = (found["sizes"][0], found["sizes"][1])
+        return TrainedOn(columns, found["tasks"], found["rows"], sizes, x_range, y_range, found["salt"], hashes)
+
+
+def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
+    rows = [list(hashlib.blake2b(f"{salt} {_text(name)}".encode(), digest_size=DIGEST).digest()) for name in ids]
+    return torch.tensor(rows, dtype=torch.uint8).reshape(-1, DIGEST)
+
+
+def _text(name: Hashable) -> str:
+    return "\x1f".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _ranges(values: Tensor) -> tuple[tuple[float, float], ...]:
+    return tuple((float(column.min()), float(column.max())) for column in values.unbind(1))
+
+
+def _wider(
+    first: tuple[tuple[float, float], ...], second: tuple[tuple[float, float], ...]
+) -> tuple[tuple[float, float], ...]:
+    return tuple((min(a[0], b[0]), max(a[1], b[1])) for a, b in zip(first, second, strict=True))

@@ -1,0 +1,245 @@
+"""The model file: the same predictions after a round trip, and nothing made of a file that is not what it says."""
+
+import json
+import os
+import struct
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import metaprior
+from metaprior import FPCA, MAML, DataError, MetaGP, OptionError, OutputError
+from metaprior.baselines import ContextMean, GPPerTask, LastValue, NeuralNetwork
+from metaprior.files import FORMAT, State, read_state, write_state
+from metaprior.learning import checkpoints
+from tests.problems import ragged
+
+TASKS = ragged(count=30, largest=7)
+
+METHODS = {
+    "learned both": lambda: MetaGP(hidden=(6, 5), max_epochs=20, progress=False),
+    "linear mean, Matérn": lambda: MetaGP("linear", "matern", noise=0.2, max_epochs=10, progress=False),
+    "float32": lambda: MetaGP(hidden=(6,), max_epochs=5, dtype=torch.float32, progress=False),
+    "float32 networks": lambda: MetaGP(hidden=(6,), max_epochs=5, network_dtype=torch.float32, progress=False),
+    "fpca": lambda: FPCA(size=4, rank=2),
+    "fourier": lambda: FPCA("fourier", size=3, rank=1),
+    "maml": lambda: MAML(hidden=(6,), max_epochs=1, progress=False),
+    "neural network": lambda: NeuralNetwork(hidden=(6,), max_epochs=5, progress=False),
+    "last value": lambda: LastValue(),
+    "context mean": lambda: ContextMean(),
+    "gp per task": lambda: GPPerTask(),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_round_trip_changes_no_bit(name, tmp_path):
+    method = METHODS[name]().fit(TASKS)
+    path = tmp_path / "model.metaprior"
+    method.save(path)
+    again = metaprior.load(path)
+    assert type(again) is type(method)
+    context, target = TASKS.context_target(where=lambda x: x[:, 0] < 0.3)
+    first, second = (one.predict(context, target) for one in (method, again))
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.sd, second.sd)
+    assert torch.equal(first.joint_log_density(target.y), second.joint_log_density(target.y))
+    assert again.trained_on_.columns == TASKS.columns
+    assert again.trained_on_.tasks == len(TASKS)
+    assert again.trained_on_.seen([*TASKS.ids[:2], "new"]) == list(TASKS.ids[:2])
+    again.save(path)
+    assert torch.equal(metaprior.load(path).predict(context, target).mean, first.mean)
+
+
+def test_two_inputs_and_two_outputs_make_the_trip_too(tmp_path):
+    tasks = ragged(d=2, p=2, count=20, largest=9)
+    for method in (MetaGP(hidden=(5,), max_epochs=5, progress=False), FPCA(size=2, rank=1)):
+        method.fit(tasks).save(tmp_path / "m")
+        again = metaprior.load(tmp_path / "m")
+        context, target = tasks.context_target(where=lambda x: x[:, 0] < 0)
+        assert torch.equal(method.predict(context, target).mean, again.predict(context, target).mean)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m.metaprior"
+    MetaGP(hidden=(6, 5), max_epochs=3, progress=False).fit(TASKS).save(path)
+    return path
+
+
+def test_the_file_holds_no_data(model):
+    text = model.read_bytes()
+    for value in TASKS.y[:5, 0].tolist():
+        assert struct.pack("<d", value) not in text
+    about = read_state(model).about
+    assert set(about) == {"training", "trained_on", "scores", "versions"}
+
+
+def altered(model, tmp_path, change):
+    path = tmp_path / "altered"
+    path.write_bytes(change(bytearray(model.read_bytes())))
+    return path
+
+
+def header_of(content):
+    length = struct.unpack("<Q", content[:8])[0]
+    return length, json.loads(bytes(content[8 : 8 + length]))
+
+
+def rewritten(model, tmp_path, change):
+    """The same file with another metaprior header, under a checksum that fits."""
+    state = read_state(model)
+    path = tmp_path / "rewritten"
+    structure, about = json.loads(json.dumps([state.structure, state.about]))
+    change(structure)
+    write_state(path, State(state.kind, structure, state.tensors, about))
+    return path
+
+
+def test_a_file_that_was_cut_short(model, tmp_path):
+    size = model.stat().st_size
+    for kept in (0, 4, 8, 100, size // 2, size - 1):
+        with pytest.raises(DataError, match="not a metaprior model, or it was cut short"):
+            metaprior.load(altered(model, tmp_path, lambda content, kept=kept: content[:kept]))
+
+
+def test_a_file_that_was_altered(model, tmp_path):
+    def flip(content):
+        content[-3] ^= 1
+        return content
+
+    with pytest.raises(DataError, match="was altered"):
+        metaprior.load(altered(model, tmp_path, flip))
+
+
+def test_a_file_that_claims_enormous_sizes(model, tmp_path):
+    def huge_header(content):
+        return struct.pack("<Q", 2**60) + content[8:]
+
+    def huge_tensor(content):
+        length, header = header_of(content)
+        name = next(key for key in header if key != "__metadata__")
+        header[name] |= {"shape": [10**12], "data_offsets": [0, 8 * 10**12]}
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+    for change in (huge_header, huge_tensor):
+        with pytest.raises(DataError, match="cut short"):
+            metaprior.load(altered(model, tmp_path, change))
+    for key, value in (("hidden", [10**9, 10**9]), ("features", 10**12), ("d", 10**12), ("p", 10**12)):
+        with pytest.raises(DataError, match=r"does not (fit together|describe)"):
+            metaprior.load(rewritten(model, tmp_path, lambda found, key=key, value=value: found.update({key: value})))
+
+
+def test_a_file_of_another_kind_or_a_newer_format(model, tmp_path):
+    path = tmp_path / "other"
+    save_file({"a": torch.zeros(2)}, path)
+    with pytest.raises(DataError, match="safetensors file of another kind"):
+        metaprior.load(path)
+    path.write_text("year,month\n1,2\n")
+    with pytest.raises(DataError, match="not a metaprior model"):
+        metaprior.load(path)
+    newer = json.dumps({"format": FORMAT + 1, "kind": "metagp", "structure": {}, "about": {}})
+    save_file({}, path, metadata={"metaprior": newer})
+    with pytest.raises(DataError, match="Install a newer metaprior"):
+        metaprior.load(path)
+    save_file({}, path, metadata={"metaprior": "[1]"})
+    with pytest.raises(DataError, match="header that cannot be read"):
+        metaprior.load(path)
+    write_state(path, State("oracle", {}, {}))
+    with pytest.raises(DataError, match="'oracle', which is no model"):
+        metaprior.load(path)
+    with pytest.raises(DataError, match=r"use metaprior\.load"):
+        FPCA.load(model)
+    with pytest.raises(DataError, match="is a folder"):
+        metaprior.load(tmp_path)
+    with pytest.raises(DataError, match="there is no model file"):
+        metaprior.load(tmp_path / "nothing")
+    write_state(path, State("fpca", {"basis": {"kind": "spline"}}, {}))
+    with pytest.raises(DataError, match="does not describe"):
+        metaprior.load(path)
+
+
+def test_code_does_not_go_into_a_file(tmp_path):
+    gp = MetaGP(lambda x: x[..., 0], "rbf", max_epochs=2, progress=False).fit(TASKS)
+    with pytest.raises(OptionError, match="a mean that was given as code cannot be saved"):
+        gp.save(tmp_path / "m")
+
+
+def test_a_failed_writing_leaves_the_earlier_file(model, tmp_path, monkeypatch):
+    path = tmp_path / "m"
+    path.write_bytes(model.read_bytes())
+
+    def full_disk(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("metaprior.files.save_file", full_disk)
+    with pytest.raises(OutputError, match="No space left"):
+        metaprior.load(path).save(path)
+    assert path.read_bytes() == model.read_bytes()
+    assert os.listdir(tmp_path) == ["m"]
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a process."""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("lbfgs", {"check_every": 3}), ("adam", {"batch_size": 8}), ("adam", {"check_every": 3}), ("algorithm1", {})],
+)
+def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(optimizer, options, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    path = tmp_path / "checkpoint"
+
+    def fresh(seed=0):
+        return MetaGP(hidden=(6,), optimizer=optimizer, max_epochs=12, seed=seed, progress=False, **options)
+
+    whole = fresh().fit(TASKS)
+    write, count = checkpoints.Checkpoint.write, []
+
+    def write_twice(self, values):
+        write(self, values)
+        count.append(1)
+        if len(count) == 2:
+            raise StoppedError
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", write_twice)
+    with pytest.raises(StoppedError):
+        fresh().fit(TASKS, checkpoint=path)
+    assert path.exists()
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", write)
+    with pytest.raises(DataError, match="belongs to another training"):
+        fresh(seed=1).fit(TASKS, checkpoint=path)
+    resumed = fresh().fit(TASKS, checkpoint=path)
+    assert not path.exists()
+    assert [c.held_out_evidence for c in resumed.training_.checks] == [
+        c.held_out_evidence for c in whole.training_.checks
+    ]
+    for name, value in whole.prior_.state_dict().items():
+        assert torch.equal(value, resumed.prior_.state_dict()[name])
+
+
+def test_a_model_is_no_checkpoint(model):
+    with pytest.raises(DataError, match="is a model, not a checkpoint"):
+        MetaGP(hidden=(6,), max_epochs=2, progress=False).fit(TASKS, checkpoint=model)
+
+
+def test_learning_goes_on_from_an_earlier_model(tmp_path):
+    first, more = ragged(count=20, seed=1), ragged(count=25, seed=2)
+    gp = MetaGP(hidden=(5,), max_epochs=10, progress=False).fit(first)
+    on = MetaGP(hidden=(5,), max_epochs=1, progress=False).fit(more, start=gp)
+    assert on.trained_on_.tasks == 45
+    assert torch.equal(on.scaler_.y_scale, gp.scaler_.y_scale)
+    anew = MetaGP(hidden=(5,), max_epochs=1, progress=False).fit(more)
+    assert on.training_.checks[0].held_out_evidence != anew.training_.checks[0].held_out_evidence
+    with pytest.raises(DataError, match="another structure"):
+        MetaGP(hidden=(7,), max_epochs=1, progress=False).fit(more, start=gp)
+
+
+def test_which_tasks_were_seen_is_told_by_salted_hashes():
+    one, two = (MetaGP("zero", "rbf", max_epochs=1, progress=False).fit(TASKS).trained_on_ for _ in range(2))
+    assert one.salt != two.salt
+    assert not np.array_equal(one.hashes.numpy(), two.hashes.numpy())
+    assert one.seen([0, "0", 99]) == [0, "0"]  # a table may give numbers as text

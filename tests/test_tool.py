@@ -1,0 +1,253 @@
+"""The commands on a user's own table, as a user runs them."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import csv
+from typer.testing import CliRunner
+
+import metaprior
+from metaprior.cli import main
+from metaprior.cli.app import app
+from metaprior.data import embedded_table
+from metaprior.learning import checkpoints
+
+NAMES = ["--task", "year", "--x", "month", "--y", "temperature"]
+
+
+def run(*words, fails=False, stdin=None):
+    """A command in this process; what it wrote to standard output and error, and its exit code."""
+    found = CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+    if not fails:
+        assert found.exit_code == 0, (found.output, found.exception)
+    return found
+
+
+def refused(*words, capsys, monkeypatch):
+    """The message with which the program ends, and that it is the user's to put right: exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["metaprior", *map(str, words)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model of the early years and a table of the late ones."""
+    home = tmp_path_factory.mktemp("tool")
+    table = embedded_table("elnino")
+    years = table["year"].to_numpy()
+    csv.write_csv(table.filter(pa.array(years < 1990)), home / "early.csv")
+    csv.write_csv(table.filter(pa.array(years >= 1990)), home / "late.csv")
+    run("fit", home / "early.csv", *NAMES, "--mean", "deep", "--kernel", "rbf", "--epochs", 60, "--out", home / "m")
+    return home
+
+
+def test_fit_says_what_it_saw_and_what_to_do_next(folder, tmp_path):
+    found = run("fit", folder / "early.csv", *NAMES, "--epochs", 20, "--out", tmp_path / "m")
+    assert "480 rows, 40 tasks of 12 to 12 points" in found.stderr
+    assert "Next: metaprior predict" in found.stderr
+    assert "vanilla" in found.stdout
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_quiet_and_json(folder, tmp_path):
+    found = run("fit", folder / "early.csv", *NAMES, "--epochs", 5, "--out", tmp_path / "m", "--quiet")
+    assert found.output == ""
+    found = run("fit", folder / "early.csv", *NAMES, "--epochs", 5, "--out", tmp_path / "m", "--json")
+    assert json.loads(found.stdout)["tasks"] == 40
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predict_writes_a_table(folder, tmp_path, suffix):
+    out = tmp_path / f"p.{suffix}"
+    found = run("predict", folder / "m", folder / "late.csv", "--at", "1:12:0.5", "--out", out)
+    table = pq.read_table(out) if suffix == "parquet" else csv.read_csv(out)
+    assert table.column_names == ["year", "month", "mean", "sd", "lower", "upper"]
+    assert table.num_rows == 21 * 23
+    assert table["month"].to_pylist()[:23] == np.arange(1, 12.5, 0.5).tolist()
+    assert "483 predictions for 21 tasks" in found.stderr
+    gp = metaprior.load(folder / "m")
+    expected = gp.predict(csv.read_csv(folder / "late.csv"), np.arange(1, 12.5, 0.5))
+    assert table["upper"].to_numpy() == pytest.approx(expected["upper"].to_numpy(), rel=1e-12)
+
+
+def test_predict_pipes(folder):
+    text = (folder / "late.csv").read_text()
+    found = run("predict", folder / "m", "-", "--at", "13:13:1", "--level", 0.5, "--quantiles", "0.25,0.75", stdin=text)
+    table = csv.read_csv(io.BytesIO(found.stdout.encode()))
+    assert table.num_rows == 21
+    assert table["lower"].to_pylist() == pytest.approx(table["q0.25"].to_pylist())
+    assert "outside the range of 'month' that the model was trained on (1 to 12)" in found.stderr
+
+
+def test_predict_at_a_table_and_at_missing(folder, tmp_path):
+    (tmp_path / "at.csv").write_text("year,month\n1995,4\n2030,4\n")
+    run("predict", folder / "m", folder / "late.csv", "--at", tmp_path / "at.csv", "--out", tmp_path / "p.csv")
+    table = csv.read_csv(tmp_path / "p.csv")
+    assert table["year"].to_pylist() == [1995, 2030]
+    assert table["sd"][0].as_py() < table["sd"][1].as_py()
+    (tmp_path / "gaps.csv").write_text("year,month,temperature\n1,1,24.5\n1,2,25.5\n1,3,\n")
+    run("predict", folder / "m", tmp_path / "gaps.csv", "--at", "missing", "--out", tmp_path / "p.csv")
+    assert csv.read_csv(tmp_path / "p.csv")["month"].to_pylist() == [3]
+
+
+def test_predict_draws_a_picture_of_each_task(folder, tmp_path):
+    options = ("--at", "1:12:1", "--out", tmp_path / "p.csv", "--plot", tmp_path / "plots", "--samples", 2)
+    run("predict", folder / "m", folder / "late.csv", *options)
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 21
+    assert "sample_2" in csv.read_csv(tmp_path / "p.csv").column_names
+
+
+def test_evaluate_compares_and_warns_of_tasks_it_has_seen(folder):
+    found = run("evaluate", folder / "m", folder / "late.csv", "--context", "1,3", "--json")
+    scores = json.loads(found.stdout)
+    assert set(scores) == {"1", "3"}
+    ours = scores["3"].pop(str(folder / "m"))
+    assert set(scores["3"]) == {"last value", "gp per task"}
+    assert set(ours) == {"mse", "log_likelihood", "crps", "coverage_90", "calibration_error"}
+    assert all(ours["log_likelihood"]["mean"] > other["log_likelihood"]["mean"] for other in scores["3"].values())
+    assert "warning" not in found.stderr
+    found = run("evaluate", folder / "m", "elnino", "--context-until", "month=3")
+    assert "trained on 40 of these 61 tasks" in found.stderr
+    assert "month ≤ 3" in found.stdout
+
+
+def test_show_tells_and_draws(folder, tmp_path):
+    found = run("show", folder / "m", "--pictures", tmp_path)
+    assert "40 tasks, 480 rows" in found.stdout
+    page = (tmp_path / "model.html").read_text()
+    assert page.count("data:image/png") == 5
+    assert json.loads(run("show", folder / "m", "--json").stdout)["kind"] == "metagp"
+
+
+def test_compare_ends_in_a_sentence(folder, tmp_path):
+    chosen = "learned mean,fpca,last value,gp per task"
+    found = run(
+        *("compare", folder / "early.csv", *NAMES, "--methods", chosen, "--folds", 3),
+        *("--report", tmp_path / "report", "--out", tmp_path / "best"),
+    )
+    assert "Use " in found.stderr
+    assert "against last value and" in found.stderr
+    results = json.loads((tmp_path / "report" / "results.json").read_text())
+    assert {row["method"] for row in results["rows"]} == {*chosen.split(","), "the choice"}
+    assert len(results["settings"]["chosen_in_each_fold"]) == 3
+    assert results["settings"]["verdict"] in (tmp_path / "report" / "report.html").read_text()
+    best = metaprior.load(tmp_path / "best")
+    assert best.trained_on_.tasks == 40
+    run("show", tmp_path / "best", "--pictures", tmp_path / "pictures")
+
+
+def test_fit_goes_on_from_a_model_and_from_a_checkpoint(folder, tmp_path, monkeypatch):
+    run("fit", folder / "late.csv", *NAMES, "--from", folder / "m", "--epochs", 5, "--out", tmp_path / "more")
+    assert metaprior.load(tmp_path / "more").trained_on_.tasks == 61
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    fit = ("fit", folder / "early.csv", *NAMES, "--epochs", 60, "--mean", "deep", "--kernel", "rbf")
+    write = checkpoints.Checkpoint.write
+
+    def stop(self, values):
+        write(self, values)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", stop)
+    found = run(*fit, "--out", tmp_path / "m", fails=True)
+    assert found.exit_code != 0
+    assert "add --resume to go on" in found.stderr
+    assert not (tmp_path / "m").exists()
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", write)
+    run(*fit, "--out", tmp_path / "m", "--resume")
+    one, two = (metaprior.load(path).prior_.state_dict() for path in (tmp_path / "m", folder / "m"))
+    assert all(value.equal(two[name]) for name, value in one.items())
+
+
+def test_digits_are_a_table_too(tmp_path):
+    table = embedded_table("digits")
+    assert table.column_names == ["image", "label", "row", "column", "grey"]
+    assert table.num_rows == 1797 * 64
+
+
+BAD = {
+    "no such file": (["fit", "nothing.csv", *NAMES, "--out", "m"], "no file nothing.csv, nor an embedded table"),
+    "a folder": (["fit", ".", *NAMES, "--out", "m"], "is a folder"),
+    "empty": (["fit", "empty.csv", *NAMES, "--out", "m"], "empty.csv is empty"),
+    "delimiter": (["fit", "semicolon.csv", *NAMES, "--out", "m"], "try --delimiter ';'"),
+    "encoding": (["fit", "latin.csv", *NAMES, "--out", "m"], "no UTF-8 text"),
+    "duplicate": (["fit", "twice.csv", *NAMES, "--out", "m"], "several columns called 'year'"),
+    "no rows": (["fit", "header.csv", *NAMES, "--out", "m"], "has no rows"),
+    "no column": (["fit", "elnino", *NAMES[:-1], "temprature", "--out", "m"], "did you mean 'temperature'?"),
+    "empty task": (["fit", "notask.csv", *NAMES, "--out", "m"], "task column 'year' is empty in 1 rows"),
+    "text as x": (["fit", "words.csv", *NAMES, "--out", "m"], "column 'month' must hold numbers"),
+    "parquet": (["fit", "fake.parquet", *NAMES, "--out", "m"], "no Parquet table"),
+    "out is a folder": (["fit", "elnino", *NAMES, "--out", "."], "give the name of a file"),
+    "no mean": (["fit", "elnino", *NAMES, "--mean", "depp", "--out", "m"], "Did you mean 'deep'"),
+    "device": (["fit", "elnino", *NAMES, "--device", "tpu", "--out", "m"], "'cpu', 'cuda' or 'auto'"),
+    "missing option": (["fit", "elnino", *NAMES, "--missing", "guess", "--out", "m"], "use one of error, drop"),
+    "no model": (["predict", "none", "elnino", "--at", "1:2:1"], "there is no model file none"),
+    "range": (["predict", "MODEL", "elnino", "--at", "1:x:1"], "give START:STOP:STEP in numbers"),
+    "step": (["predict", "MODEL", "elnino", "--at", "1:5:0"], "a step above 0"),
+    "level": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--level", "1.2"], "between 0 and 1"),
+    "extension": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--out", "p.xlsx"], "written as one of .csv"),
+    "other columns": (["predict", "MODEL", "words2.csv", "--at", "1:2:1"], "no column 'temperature'"),
+    "contexts": (["evaluate", "MODEL", "elnino", "--context", "few"], "give whole numbers"),
+    "until": (["evaluate", "MODEL", "elnino", "--context-until", "month"], "give COLUMN=NUMBER"),
+    "both contexts": (["evaluate", "MODEL", "elnino", "--context", "1", "--context-until", "month=3"], "not both"),
+    "unknown method": (["compare", "elnino", *NAMES, "--methods", "magic"], "unknown method 'magic'"),
+    "one task": (["compare", "one.csv", *NAMES], "1 tasks are too few"),
+    "one row each": (["compare", "single.csv", *NAMES], "every task has one point"),
+}
+
+FILES = {
+    "empty.csv": b"",
+    "semicolon.csv": b"year;month;temperature\n1;2;3\n",
+    "latin.csv": "year,month,température\n1,2,3\n".encode("latin-1"),
+    "twice.csv": b"year,year,month\n1,2,3\n",
+    "header.csv": b"year,month,temperature\n",
+    "notask.csv": b"year,month,temperature\n1,2,3\n,2,3\n",
+    "words.csv": b"year,month,temperature\n1,May,3\n1,June,4\n",
+    "words2.csv": b"year,month,heat\n1,2,3\n",
+    "fake.parquet": b"no table",
+    "one.csv": b"year,month,temperature\n1,2,3\n1,3,4\n",
+    "single.csv": b"year,month,temperature\n" + b"".join(b"%d,1,%d\n" % (i, i) for i in range(9)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_told_in_one_message(name, folder, tmp_path, capsys, monkeypatch):
+    for file, content in FILES.items():
+        (tmp_path / file).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    words, message = BAD[name]
+    words = [str(folder / "m") if word == "MODEL" else word for word in words]
+    said = refused(*words, capsys=capsys, monkeypatch=monkeypatch)
+    assert message in said
+    assert "Traceback" not in said
+    assert not (tmp_path / "m").exists()
+
+
+def test_few_points_and_few_tasks_are_no_reason_to_stop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for file, content in FILES.items():
+        Path(file).write_bytes(content)
+    found = run("fit", "single.csv", *NAMES, "--epochs", 5, "--out", "m")
+    assert "no scores" in found.stderr
+    run("fit", "one.csv", *NAMES, "--epochs", 5, "--out", "m")
+    identical = "year,month,temperature\n" + "".join(f"{i % 5},1,2\n" for i in range(3000))
+    Path("same.csv").write_text(identical)
+    run("fit", "same.csv", *NAMES, "--epochs", 3, "--mean", "constant", "--kernel", "rbf", "--out", "m")
+
+
+def test_ctrl_c_ends_cleanly(folder, tmp_path):
+    code = "import sys; from metaprior.cli import main; import metaprior.cli.tool as t\n"
+    code += "def stop(*a, **k): raise KeyboardInterrupt\nt.fit_model = stop\nmain()"
+    words = ["fit", str(folder / "early.csv"), *NAMES, "--out", str(tmp_path / "m")]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
