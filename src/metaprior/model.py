@@ -10,9 +10,11 @@ from typing import Any, Self, overload
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
+from gpytorch.models import ExactGP
 from torch import Tensor, nn
 
 from metaprior.errors import DataError, NotFittedError, OptionError
+from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import Saved, State
 from metaprior.frames import Wanted, predict_table
 from metaprior.inference import UserConditional, UserPosterior, condition
@@ -160,6 +162,16 @@ class MetaGP(Saved):
             return self.condition_tasks(context).at(at)
         self._check_fitted()
         return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+
+    def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
+        """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units."""
+        self._check_fitted()
+        return to_gpytorch(self.prior_, self.scaler_, x, y)
+
+    def to_botorch(self, x: Any, y: Any) -> Any:
+        """The same as a BoTorch `SingleTaskGP`, for its acquisition functions."""
+        self._check_fitted()
+        return to_botorch(self.prior_, self.scaler_, x, y)
 
     def score(self, tasks: Tasks, context: int | Callable[[Tensor], Any], *, seed: int = 0) -> Scores:
         """How well tasks are predicted from `context` random points each, or from those where a predicate holds."""

@@ -20,7 +20,7 @@ from metaprior.learning import Training, train
 from metaprior.learning.updates import Stochastic
 from metaprior.priors import Network, NetworkOptions
 from metaprior.seeds import generator_of
-from metaprior.tasks import ContextTarget, Scaler, Tasks
+from metaprior.tasks import ContextTarget, Scaler, Task, Tasks
 from metaprior.tasks.batches import buckets, pad
 
 POINTS = 32
@@ -214,22 +214,26 @@ class RandomEpisodes(Episodes):
 
 
 class GivenEpisodes(Episodes):
-    """Contexts and targets that were split before, in one or several ways."""
+    """Contexts and targets that were split before, in one or several ways; of long ones some random points."""
 
     def __init__(self, splits: Sequence[ContextTarget], batch_size: int, seed: int) -> None:
         super().__init__(sum(len(split.context) for split in splits), batch_size, seed)
-        joined = [context.joined(target) for context, target in splits]
-        self.x = [task.x for tasks in joined for task in tasks]
-        self.y = [task.y for tasks in joined for task in tasks]
-        self.known = torch.cat([split.context.sizes for split in splits])
+        self.pairs = [pair for context, target in splits for pair in zip(context, target, strict=True)]
 
     def of(self, chosen: Int[Tensor, " b"]) -> Episode:
-        x, y = ([values[i] for i in chosen.tolist()] for values in (self.x, self.y))
-        sizes = torch.tensor([len(one) for one in x])
-        rank = torch.arange(int(sizes.max()))
-        context = rank < self.known[chosen][:, None]
-        padded_x, padded_y = (nn.utils.rnn.pad_sequence(values, batch_first=True) for values in (x, y))
-        return Episode(padded_x, padded_y, context, (rank < sizes[:, None]) & ~context)
+        known, wanted = ([self._some(self.pairs[i][part]) for i in chosen.tolist()] for part in (0, 1))
+        joined = [(torch.cat([a[0], b[0]]), torch.cat([a[1], b[1]])) for a, b in zip(known, wanted, strict=True)]
+        x, y = (nn.utils.rnn.pad_sequence([pair[k] for pair in joined], batch_first=True) for k in (0, 1))
+        rank = torch.arange(x.shape[1])
+        first = torch.tensor([len(part[0]) for part in known])[:, None]
+        total = first + torch.tensor([len(part[0]) for part in wanted])[:, None]
+        return Episode(x, y, rank < first, (rank >= first) & (rank < total))
+
+    def _some(self, task: Task) -> tuple[Tensor, Tensor]:
+        if len(task.x) <= POINTS // 2:
+            return task.x, task.y
+        rows = torch.randperm(len(task.x), generator=self.generator)[: POINTS // 2]
+        return task.x[rows], task.y[rows]
 
 
 class MetaUpdates(Stochastic):

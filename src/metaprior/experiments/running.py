@@ -60,7 +60,7 @@ def fit_maml(
     **network: Unpack[NetworkOptions],
 ) -> MAML:
     """MAML as all experiments run it: so many tasks in all, however many passes that takes."""
-    epochs = 2 if options.quick else min(max(round(EPISODES / len(training)), 1), 30)
+    epochs = 2 if options.quick else min(max(round(EPISODES / len(training)), 1), 15)
     progress = label if options.progress else False
     maml = MAML(
         contexts=contexts, held_out=held_out, seed=options.seed, max_epochs=epochs, progress=progress, **network
