@@ -14,7 +14,7 @@ import torch
 
 import metaprior
 from metaprior.cli import main
-from metaprior.data import VARIABLES, cache_folder, find, load_digits, load_mnist, load_physionet, locate
+from metaprior.data import VARIABLES, cache_folder, find, load_digits, load_elnino, load_mnist, load_physionet, locate
 
 IDX = [
     "train-images-idx3-ubyte.gz",
@@ -496,3 +496,11 @@ def test_a_run_says_how_many_tests_saw_data(there, options, line, tmp_path):
     done = subprocess.run(pytest_command, capture_output=True, text=True, cwd=tests.parent)
     assert done.returncode == 0, done.stdout
     assert line in done.stdout.splitlines()
+
+
+def test_sea_surface_temperatures_are_years_of_twelve_months():
+    years = load_elnino()
+    assert len(years) == 61
+    assert years.ids[0] == 1950
+    assert years.sizes.unique().tolist() == [12]
+    assert years.y.mean() == pytest.approx(23.0, abs=0.3)

@@ -8,23 +8,32 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import typer
 
+import metaprior
 from docs.refresh import PAGES, refreshed
+from metaprior.cli.app import app
 from metaprior.data import DATASETS
 from metaprior.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
+TUTORIAL, THEORY, REFERENCE = ((DOCS / f"{name}.md").read_text() for name in ("tutorial", "theory", "reference"))
 
 
-def commands(fence):
-    blocks = re.findall(rf"```{fence}\n(.*?)```", README, re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.startswith("metaprior ")]
+def commands(text, fence):
+    blocks = re.findall(rf"```{fence}\n(.*?)```", text, re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line.startswith(("metaprior ", "printf "))]
 
 
-COMMANDS, LONG = commands("sh"), commands("bash")  # those that run here, and those that need data or many minutes
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-THEORY = (ROOT / "docs" / "theory.md").read_text()
+def examples(text):
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+COMMANDS = commands(README, "sh")  # they run here, one after another
+LONG = [line for text in (README, TUTORIAL, THEORY) for line in commands(text, "bash")]  # these need data or minutes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -34,33 +43,44 @@ def test_tables_are_those_of_the_result_files(page):
     assert refreshed(text) == text
 
 
-def test_the_readme_has_commands_and_examples():
-    assert len(COMMANDS) == 5
-    assert len(LONG) == 6
-    assert len(EXAMPLES) == 2
+def test_there_are_commands_and_examples():
+    assert len(COMMANDS) == 12
+    assert set(commands(TUTORIAL, "sh")) <= set(COMMANDS)
+    assert len(LONG) >= 10
+    assert [len(examples(text)) for text in (README, THEORY, REFERENCE)] == [2, 1, 1]
 
 
 @pytest.mark.parametrize("command", LONG)
-def test_readme_commands_that_need_data_or_time_exist(command):
+def test_commands_that_need_data_or_time_exist(command):
     _, *words = shlex.split(command)
+    assert words[0] in {name for name, _ in cli_commands()}
+    options = {option for name, found in cli_commands() if name.split()[0] == words[0] for option in found}
+    assert {word for word in words if word.startswith("--")} <= options
     if words[0] == "reproduce":
         assert words[1] in (*EXPERIMENTS, "all")
-        assert set(words[2::2]) <= {"--data"}
-    else:
-        assert words[:2] == ["data", "list"] or (words[:2] == ["data", "fetch"] and words[2] in DATASETS)
+    if words[:2] == ["data", "fetch"]:
+        assert words[2] in DATASETS
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("readme")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_readme_commands_run(command, tmp_path):
-    program, *arguments = shlex.split(command)
-    path = str(Path(sys.executable).with_name(program))
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([path, *arguments], cwd=tmp_path, capture_output=True, text=True, env=environment)
+def test_readme_commands_run(command, folder):
+    """In one folder and in their order, as a reader would."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PATH": path}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert done.stdout or done.stderr or command.startswith("printf")
+    if "2011-ahead" in command:
+        assert (folder / "2011-ahead.csv").read_text().count("\n") == 10
+        assert (folder / "pictures" / "2011.png").exists()
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", examples(README))
 def test_readme_examples_run(example, capsys):
     found: dict = {}
     exec(example, found)
@@ -72,12 +92,40 @@ def test_readme_examples_run(example, capsys):
         assert found["tasks"].ids == ("a", "b")
 
 
-def test_the_examples_of_the_theory_page_run(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", THEORY, re.DOTALL)
+def test_the_example_of_the_theory_page_runs(capsys):
     found: dict = {}
-    exec(example, found)
+    exec(examples(THEORY)[0], found)
     assert float(found["fpca"].explained_.sum()) == pytest.approx(1.0)
     assert capsys.readouterr().out
+
+
+def test_the_example_of_the_reference_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found: dict = {}
+    exec(examples(REFERENCE)[0], found)
+    assert found["ahead"]["month"].tolist() == [4, 5, 6]
+    assert found["model"](torch.tensor([[5.0]]).double()).mean.shape == (1,)
+    assert capsys.readouterr().out
+
+
+def cli_commands():
+    """Each command with its options, from the program itself."""
+    for name, command in typer.main.get_command(app).commands.items():
+        group = getattr(command, "commands", None)
+        if group is not None:
+            yield name, set()
+        for full, found in {f"{name} {sub}": one for sub, one in group.items()}.items() if group else [(name, command)]:
+            yield full, {option for parameter in found.params for option in parameter.opts if option.startswith("--")}
+
+
+def test_the_reference_names_every_command_option_and_public_name():
+    for name, options in cli_commands():
+        assert f"`metaprior {name}" in REFERENCE
+        line = next(line for line in REFERENCE.splitlines() if f"`metaprior {name}" in line)
+        for option in options - {"--help"}:
+            assert f"`{option}`" in line, f"{name}: {option}"
+    for name in metaprior.__all__:
+        assert f"`{name}`" in REFERENCE, name
 
 
 def test_every_make_target_that_is_named_exists():
@@ -89,6 +137,6 @@ def test_every_make_target_that_is_named_exists():
 
 
 def test_local_links_lead_somewhere():
-    for page in (*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+    for page in (*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

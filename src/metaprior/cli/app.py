@@ -9,9 +9,14 @@ import typer
 from rich.console import Console
 
 import metaprior
-from metaprior.cli import tool
+from metaprior.cli.common import Screen, chosen_contexts, read_tasks, split_names
+from metaprior.cli.compare import compare_methods
 from metaprior.cli.data import data_app
+from metaprior.cli.evaluate import evaluate_model
+from metaprior.cli.fit import fit_model, start_of
+from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
+from metaprior.cli.show import show_model
 from metaprior.errors import OptionError
 from metaprior.experiments import EXPERIMENTS, Options
 from metaprior.frames import Wanted
@@ -115,14 +120,14 @@ def fit(
     as_json: JsonOption = False,
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
-    screen = tool.Screen(quiet, as_json)
-    tasks = tool.read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
-    start = tool.start_of(from_model)
+    screen = Screen(quiet, as_json)
+    tasks = read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    start = start_of(from_model)
     if start is not None:
         mean, kernel = str(start.mean), str(start.kernel)
     label = False if quiet else "meta-learning"
     gp = MetaGP(mean, kernel, max_epochs=epochs, device=device, seed=seed, progress=label)
-    tool.fit_model(tasks, gp, out, start=start, resume=resume, screen=screen)
+    fit_model(tasks, gp, out, start=start, resume=resume, screen=screen)
 
 
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
@@ -149,8 +154,8 @@ def predict(
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed)
-    screen = tool.Screen(quiet)
-    tool.predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
+    screen = Screen(quiet)
+    predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")
@@ -166,9 +171,9 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Score a model on tasks it has not seen, beside the last value and a Gaussian process for each task alone."""
-    screen = tool.Screen(quiet, as_json)
+    screen = Screen(quiet, as_json)
     options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen}
-    tool.evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
+    evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
 
 
 @app.command(epilog="Example: metaprior compare elnino --task year --x month --y temperature --out best.metaprior")
@@ -192,11 +197,11 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Which prior suits these tasks? All methods, cross-validated over tasks; one sentence to act on."""
-    screen = tool.Screen(quiet, as_json)
-    tasks = tool.read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
-    names = tool.split_names(methods) if methods else []
-    contexts = tool.chosen_contexts(context, context_until, tasks, seed)
-    tool.compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
+    screen = Screen(quiet, as_json)
+    tasks = read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    names = split_names(methods) if methods else []
+    contexts = chosen_contexts(context, context_until, tasks, seed)
+    compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
 
 
 @app.command(epilog="Example: metaprior show elnino.metaprior --pictures out/elnino")
@@ -206,4 +211,4 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """What a model file holds, and pictures of the prior in it."""
-    tool.show_model(model, pictures, tool.Screen(as_json=as_json))
+    show_model(model, pictures, Screen(as_json=as_json))

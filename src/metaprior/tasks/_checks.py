@@ -31,7 +31,7 @@ def as_matrix(values: object, what: str) -> Float[Tensor, "n k"]:
             array = np.asarray(values)
             if array.dtype.kind not in "fiub" and array.size:
                 raise TypeError(f"it holds {array.dtype}")
-            matrix = torch.from_numpy(np.ma.filled(np.ma.array(values, dtype=np.float64), np.nan))
+            matrix = torch.from_numpy(np.array(np.ma.filled(np.ma.array(values, dtype=np.float64), np.nan)))
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} is not an array of numbers: {error}.") from None
     if matrix.ndim == 1:

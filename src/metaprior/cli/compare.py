@@ -1,0 +1,52 @@
+"""`metaprior compare`: which prior suits these tasks?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from metaprior.cli.common import Screen, hold_out
+from metaprior.experiments import Results
+from metaprior.output import prepare_folder, write_whole
+from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
+from metaprior.selection import ContextsBySetting, compare, make_method
+from metaprior.selection.portrait import held_out_scores
+from metaprior.tasks import Tasks
+
+
+def compare_methods(
+    tasks: Tasks, contexts: ContextsBySetting, methods: Sequence[str], folds: int, seed: int, folder: Path,
+    out: Path | None, screen: Screen,
+) -> None:  # fmt: skip
+    """Cross-validate, write results and report, say which prior to use, and keep it if asked."""
+    prepare_folder(folder)
+    found = compare(tasks, contexts, methods=methods, folds=folds, seed=seed, progress=not screen.quiet)
+    settings = {
+        "seed": seed,
+        "tasks": len(tasks),
+        "folds": folds,
+        "chosen_in_each_fold": list(found.winners),
+        "left_out": found.skipped,
+        "verdict": found.verdict(),
+    }
+    results = Results("compare", settings)
+    for (method, setting), scores in found.scores.items():
+        results.add(method, setting, scores)
+    results.close()
+    results.write(folder)
+    write_whole(folder / "table.md", lambda path: path.write_text(markdown_tables(results.rows)))
+    draw_figures("compare", results.rows, results.curves, folder)
+    write_page([folder], folder / "report.html")
+    for table in terminal_tables(results.rows):
+        screen.show(table)
+    for name, why in found.skipped.items():
+        screen.say(f"left out: {name} ({why})")
+    screen.say(found.verdict())
+    screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
+    if out is not None:
+        winner = make_method(found.best, tasks, seed).fit(tasks)
+        held, _ = hold_out(tasks, seed)
+        winner.scores_ = held_out_scores(winner, held if held is not None else tasks, contexts)
+        winner.save(out)
+        screen.say(f"{found.best}, fitted on all tasks, is in {out}")
+    screen.result({"best": found.best, "verdict": found.verdict(), "folder": str(folder)})

@@ -1,0 +1,68 @@
+"""`metaprior evaluate`: a model on tasks, beside what needs no other tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from metaprior.baselines import GPPerTask, LastValue
+from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks
+from metaprior.inference import Method
+from metaprior.scoring import Scores, evaluate, paired_difference
+from metaprior.selection import load
+from metaprior.tasks import Tasks
+
+SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
+
+
+def evaluate_model(
+    model: str, table: str, context: str | None, until: str | None, *, missing: str, delimiter: str | None, seed: int,
+    screen: Screen,
+) -> None:  # fmt: skip
+    """Scores of a model on a table's tasks, beside what needs no other tasks."""
+    method = load(model)
+    names = method.trained_on_.columns
+    tasks = read_tasks(
+        table, ",".join(names.task), ",".join(names.x), ",".join(names.y), missing=missing, delimiter=delimiter,
+        screen=screen,
+    )  # fmt: skip
+    seen = method.trained_on_.seen(tasks.ids)
+    if seen:
+        screen.say(
+            f"warning: the model was trained on {len(seen):,} of these {len(tasks):,} tasks (the first is "
+            f"{seen[0]!r}): their scores are too good."
+        )
+    splits = chosen_contexts(context, until, tasks, seed)(tasks)
+    rivals = _rivals(method, tasks)
+    found: dict[str, Any] = {}
+    for setting, split in splits.items():
+        scores = {name: evaluate(one, *split) for name, one in {model: method, **rivals}.items()}
+        found[setting] = {name: _summaries(one) for name, one in scores.items()}
+        _show_scores(setting, scores, screen)
+    screen.result(found)
+
+
+def _rivals(method: Any, tasks: Tasks) -> dict[str, Method]:
+    """`last value` and `gp per task`, with the units and variances of these tasks: nothing of theirs is learned."""
+    rivals: dict[str, Method] = {"gp per task": GPPerTask().fit(tasks)}
+    if tasks.d == 1 and len(tasks) > 1:
+        rivals["last value"] = LastValue(held_out=tasks).fit(tasks)
+    return rivals
+
+
+def _summaries(scores: Scores) -> dict[str, Any]:
+    return {metric: scores.summary(metric)._asdict() for metric in SHOWN if metric in scores.metrics}
+
+
+def _show_scores(setting: str, scores: dict[str, Scores], screen: Screen) -> None:
+    title = f"from {setting} points" if setting.isdigit() else f"from {setting}"
+    table = Table("", *SHOWN, title=title, title_justify="left")
+    ours, *_ = scores.values()
+    for name, found in scores.items():
+        cells = [figure_text(found.summary(metric)._asdict()) for metric in SHOWN]
+        table.add_row(name, *cells)
+    screen.show(table)
+    for name, found in list(scores.items())[1:]:
+        gain = paired_difference(ours.values["log_likelihood"], found.values["log_likelihood"])
+        screen.say(f"  log density against {name}: {gain.mean:+.3f} ± {gain.stderr or 0:.3f} per point")

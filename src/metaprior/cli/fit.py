@@ -1,0 +1,69 @@
+"""`metaprior fit`: a table of past tasks to a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from metaprior.cli.common import Screen, figure_text, hold_out
+from metaprior.errors import DataError, OptionError
+from metaprior.model import MetaGP
+from metaprior.selection import default_sizes, load, random_sizes
+from metaprior.selection.portrait import held_out_scores
+from metaprior.tasks import Tasks, TrainedOn
+
+
+def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resume: bool, screen: Screen) -> None:
+    """Meta-learn, score on held-out tasks beside `vanilla`, and write the model."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise OptionError(f"--out {out}: give the name of a file in a folder that exists.")
+    held, training = hold_out(tasks, gp.seed)
+    gp.held_out = held if held is not None else None
+    checkpoint = out.with_name(f".{out.name}.checkpoint")
+    if checkpoint.exists() and not resume:
+        checkpoint.unlink()
+    try:
+        gp.fit(training, start=start, checkpoint=checkpoint)
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            screen.say("stopped; the training so far is kept: add --resume to go on.")
+        raise
+    gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
+    screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
+    _score_held_out(gp, training, held, screen)
+    gp.save(out)
+    screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at START:STOP:STEP --out predictions.csv")
+    screen.result({"model": str(out), "tasks": len(tasks), "epochs": gp.training_.epochs, "scores": gp.scores_})
+
+
+def _score_held_out(gp: MetaGP, training: Tasks, held: Tasks | None, screen: Screen) -> None:
+    gp.scores_ = {}
+    if held is None or int(held.sizes.max()) < 2:
+        screen.say("too few tasks or points to hold any out: no scores.")
+        return
+    contexts = random_sizes(default_sizes(held), gp.seed)
+    plain = MetaGP("zero", "rbf", held_out=held, seed=gp.seed, progress=False).fit(training)
+    gp.scores_ = held_out_scores(gp, held, contexts)
+    beside = held_out_scores(plain, held, contexts)
+    table = Table(
+        "held-out tasks, from", "MSE", "vanilla", "log density", "vanilla", "90% covers", title_justify="left"
+    )
+    for n, found in gp.scores_.items():
+        table.add_row(
+            f"{n} points" if n != "1" else "1 point",
+            *(figure_text(part["mse"]) for part in (found, beside[n])),
+            *(figure_text(part["log_likelihood"]) for part in (found, beside[n])),
+            f"{found['coverage_90']['mean']:.0%}",
+        )
+    screen.show(table)
+
+
+def start_of(path: str | None) -> MetaGP | None:
+    """The model that learning goes on from."""
+    if path is None:
+        return None
+    found = load(path)
+    if not isinstance(found, MetaGP):
+        raise DataError(f"{path} holds a {found.kind}; learning can go on from a prior (mean and kernel) only.")
+    return found

@@ -1,0 +1,105 @@
+"""`metaprior predict`: a model and a table to a table of predictions, and pictures of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metaprior.cli.common import Screen
+from metaprior.data import check_output, read_table, write_table
+from metaprior.errors import OptionError
+from metaprior.frames import Wanted, predict_table
+from metaprior.inference import Method
+from metaprior.output import prepare_folder, write_whole
+from metaprior.report import task_figure
+from metaprior.selection import load
+from metaprior.tasks import TrainedOn
+
+
+def predict_model(
+    model: str,
+    table: str,
+    at: str,
+    out: str,
+    wanted: Wanted,
+    *,
+    delimiter: str | None,
+    plot: Path | None,
+    screen: Screen,
+) -> None:
+    """Predictions of every task of a table, as a table."""
+    wanted.check()
+    check_output(out)
+    method = load(model)
+    columns = method.trained_on_.columns
+    given = read_table(table, delimiter)
+    where = _where(at, columns.x, delimiter)
+    found = predict_table(method, columns, given, where, wanted)
+    _warn_range(method.trained_on_, found, screen)
+    write_table(found, out)
+    if out != "-":
+        tasks = len(set(zip(*(found[name].to_pylist() for name in columns.task), strict=True)))
+        screen.say(f"{found.num_rows:,} predictions for {tasks:,} tasks written to {out}")
+    if plot is not None:
+        _plot_tasks(method, given, where, wanted, plot, screen)
+
+
+def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
+    """Where to predict: `start:stop:step` with its end, a second table, or `missing`."""
+    if at == "missing":
+        return at
+    if ":" not in at or Path(at).exists():
+        return read_table(at, delimiter)
+    parts = at.split(":")
+    try:
+        start, stop, step = (float(part) for part in parts)
+    except ValueError:
+        raise OptionError(f"--at {at}: give START:STOP:STEP in numbers, a table, or 'missing'.") from None
+    if len(names) != 1:
+        raise OptionError(f"--at {at}: a range is of one input column; the model has {len(names)}. Give a table.")
+    if step <= 0 or stop < start or not math.isfinite(stop - start):
+        raise OptionError(f"--at {at}: give a step above 0 and a stop that is not before the start.")
+    count = math.floor((stop - start) / step + 1e-9) + 1
+    if count > 1_000_000:
+        raise OptionError(f"--at {at}: {count:,} points for each task are too many; give a larger step.")
+    return start + step * np.arange(count)
+
+
+def _warn_range(trained_on: TrainedOn, found: pa.Table, screen: Screen) -> None:
+    for name, (low, high) in zip(trained_on.columns.x, trained_on.x_range, strict=True):
+        values = found[name].to_numpy()
+        outside = int(((values < low) | (values > high)).sum())
+        if outside:
+            screen.say(
+                f"warning: {outside:,} of {len(values):,} points lie outside the range of {name!r} that the model was "
+                f"trained on ({low:g} to {high:g}): there it only repeats its prior."
+            )
+
+
+def _plot_tasks(method: Method, given: pa.Table, where: Any, wanted: Wanted, folder: Path, screen: Screen) -> None:
+    columns = method.trained_on_.columns  # type: ignore[attr-defined]
+    if len(columns.x) != 1 or len(columns.y) != 1:
+        raise OptionError("--plot draws one target over one input column.")
+    prepare_folder(folder)
+    found = predict_table(method, columns, given, where, wanted)
+    owner = list(zip(*(found[name].to_pylist() for name in columns.task), strict=True))
+    known = list(zip(*(given[name].to_pylist() for name in columns.task), strict=True))
+    arrays = {name: found[name].to_numpy() for name in (columns.x[0], "mean", "lower", "upper")}
+    x, y = (given[name].to_numpy() for name in (columns.x[0], columns.y[0]))
+    for task in dict.fromkeys(owner):
+        rows = np.array([one == task for one in owner])
+        order = np.argsort(arrays[columns.x[0]][rows])
+        curves = {key: values[rows][order] for key, values in arrays.items()}
+        curves["x"] = curves.pop(columns.x[0])
+        mine = np.array([one == task for one in known])
+        curves |= {"context x": x[mine], "context y": y[mine]}
+        label = " ".join(map(str, task))
+        figure = task_figure(curves, label, (columns.x[0], columns.y[0]), wanted.level)
+        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)
+        write_whole(folder / f"{safe}.png", lambda part, figure=figure: figure.savefig(part, format="png", dpi=110))  # type: ignore[misc]
+    screen.say(f"pictures of {len(dict.fromkeys(owner))} tasks are in {folder}")

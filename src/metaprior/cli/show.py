@@ -1,0 +1,63 @@
+"""`metaprior show`: what a model file holds, in words and pictures."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from metaprior.cli.common import Screen, figure_text
+from metaprior.model import MetaGP
+from metaprior.output import prepare_folder, write_whole
+from metaprior.report import model_figures, write_model_page
+from metaprior.selection import load
+from metaprior.selection.portrait import portrait
+
+
+def show_model(path: str, folder: Path | None, screen: Screen) -> None:
+    """What a model file holds, and a page of pictures."""
+    method = load(path)
+    trained_on = method.trained_on_
+    facts: dict[str, Any] = {
+        "kind": method.kind,
+        "structure": _structure(method),
+        "task columns": ", ".join(map(str, trained_on.columns.task)),
+        "input columns": ", ".join(
+            f"{name} ({low:g} to {high:g})"
+            for name, (low, high) in zip(trained_on.columns.x, trained_on.x_range, strict=True)
+        ),
+        "target columns": ", ".join(
+            f"{name} ({low:g} to {high:g})"
+            for name, (low, high) in zip(trained_on.columns.y, trained_on.y_range, strict=True)
+        ),
+        "trained on": f"{trained_on.tasks:,} tasks, {trained_on.rows:,} rows, {trained_on.sizes[0]} to "
+        f"{trained_on.sizes[1]} points each",
+        "file": f"{os.path.getsize(path):,} bytes",
+    }
+    for n, found in method.scores_.items():
+        label = f"held out, from {n} points"
+        facts[label] = f"MSE {figure_text(found['mse'])}, log density {figure_text(found['log_likelihood'])}"
+    table = Table(show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, str(value))
+    screen.show(table)
+    screen.result(facts)
+    if folder is not None:
+        prepare_folder(folder)
+        names = (str(trained_on.columns.x[0]), str(trained_on.columns.y[0]))
+        pictures = {}
+        for name, figure in model_figures(portrait(method), method.scores_, names).items():
+            pictures[name] = folder / f"{name}.png"
+            write_whole(pictures[name], lambda part, figure=figure: figure.savefig(part, format="png", dpi=130))  # type: ignore[misc]
+        write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
+        screen.say(f"pictures: {folder / 'model.html'}")
+
+
+def _structure(method: Any) -> str:
+    if isinstance(method, MetaGP):
+        return f"mean {method.mean}, kernel {method.kernel}, hidden layers {list(method.hidden)}"
+    if hasattr(method, "basis_"):
+        return f"{method.basis_.size} basis functions, {method.rank_} components"
+    return str(method.kind)
