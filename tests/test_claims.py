@@ -7,7 +7,7 @@ import torch
 from metaprior.experiments import Options, Results, run_experiment
 from metaprior.experiments.claims import CLAIMS, judge
 from metaprior.experiments.comparing import Estimate, MissingRowError, PaperTable, TaskTable, advantage
-from metaprior.experiments.judging import Comparable, Compared, GapNarrows, MovesMore, verdict
+from metaprior.experiments.judging import Changes, Comparable, Compared, GapNarrows, MovesMore, Within, verdict
 from metaprior.experiments.published import LAST_PLACE, PUBLISHED
 from metaprior.report.claims import terminal_claims
 from metaprior.scoring import Scores
@@ -158,8 +158,14 @@ def test_claims_are_well_formed():
     assert {claim.experiment for claim in CLAIMS} == set(PUBLISHED) == set(LAST_PLACE)
 
 
+TABLED = [claim for claim in CLAIMS if claim.experiment != "theory"]
+THEORY = [claim for claim in CLAIMS if claim.experiment == "theory"]
+"""The theory's claims are about arguments, of which the paper has no table."""
+
+
 def test_what_holds_in_the_papers_own_tables():
-    found = {claim.id: verdict(claim.rule, PaperTable(claim.experiment)) for claim in CLAIMS}
+    assert all(verdict(claim.rule, PaperTable("theory")) is None for claim in THEORY)
+    found = {claim.id: verdict(claim.rule, PaperTable(claim.experiment)) for claim in TABLED}
     assert {name: judged and judged.holds for name, judged in found.items()} == HOLDS_IN_PAPER
 
 
@@ -184,13 +190,45 @@ def test_every_claim_can_hold(experiment):
         assert claim["holds_in_paper"] is HOLDS_IN_PAPER[claim["id"]]
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+@pytest.mark.parametrize("claim", TABLED, ids=lambda claim: claim.id)
 def test_every_claim_can_fail(claim):
     method, metric, k, value, first = FAILING[claim.id]
     world = changed(WORLDS[claim.experiment], method, metric, k, value)
     judged = {found["id"]: found for found in judge(results_of(claim.experiment, world))}[claim.id]
     assert judged["holds"] is False
     assert judged["because"].startswith(first)
+
+
+def cells_of(rule, good):
+    """Means with which a rule of the theory holds, or with which it just does not."""
+    if isinstance(rule, Within):
+        limit = rule.at_most if math.isfinite(rule.at_most) else rule.at_least
+        inside, beyond = (0.9, 2.0) if math.isfinite(rule.at_most) else (1.1, 0.5)
+        value = limit * inside if good else limit * beyond + (1e-6 if limit == 0 else 0.0)
+        return {(method, setting): value for method in rule.methods for setting in rule.settings}
+    if isinstance(rule, Changes):
+        first, last = rule.settings
+        end = {"rise": (2.0, 0.5), "fall": (0.5, 2.0), "stay": (1.0, 1.1)}[rule.to][0 if good else 1]
+        return {(rule.method, first): 1.0, (rule.method, last): end}
+    if isinstance(rule, Compared):
+        cells = {(other, setting): 2.0 for other in rule.others for setting in rule.settings}
+        return cells | {(rule.method, setting): 1.0 if good else 3.0 for setting in rule.settings}
+    assert isinstance(rule, GapNarrows)
+    gaps = np.arange(len(rule.settings), 0, -1.0) if good else np.arange(1.0, len(rule.settings) + 1)
+    cells = {(rule.other, setting): gap for setting, gap in zip(rule.settings, gaps, strict=True)}
+    return cells | {(rule.method, setting): 0.0 for setting in rule.settings}
+
+
+@pytest.mark.parametrize("claim", THEORY, ids=lambda claim: claim.id)
+def test_every_claim_of_the_theory_can_hold_and_fail(claim):
+    for good in (True, False):
+        results = Results("theory", {})
+        for (method, setting), mean in cells_of(claim.rule, good).items():
+            values = torch.full((20,), float(mean), dtype=torch.float64)
+            results.add(method, setting, Scores(tuple(range(20)), {claim.rule.metrics[0]: values}))
+        (judged,) = [found for found in judge(results) if found["id"] == claim.id]
+        assert judged["holds"] is good
+        assert judged["holds_in_paper"] is None
 
 
 def test_claims_without_their_rows_are_left_out():
@@ -362,3 +400,35 @@ def test_claims_in_the_terminal():
     assert first == third == "✓ A beats B.\n  ñ = 1: better by 1 ± 0"
     assert second == "✗ A beats B. (its own table: ✗)\n  ñ = 1: better by 1 ± 0"
     assert list(terminal_claims([])) == []
+
+
+def one_method(values, metric="mse"):
+    """A table of one method whose value in each setting is known, with a little spread over tasks."""
+    results = Results("theory", {})
+    spread = torch.linspace(-1e-3, 1e-3, 50, dtype=torch.float64)
+    for setting, value in values.items():
+        exact = spread * 0 if value == 0 else spread
+        results.add("a", setting, Scores(tuple(range(50)), {metric: value + exact}))
+    return TaskTable(results.tasks, {metric})
+
+
+def test_within_a_limit():
+    table = one_method({"kernel = RBF": 0.0, "kernel = linear": 0.5})
+    both = ("kernel = RBF", "kernel = linear")
+    assert verdict(Within(("a",), ("mse",), both, at_most=0.5), table).holds
+    assert not verdict(Within(("a",), ("mse",), both, at_most=0.4), table).holds
+    assert verdict(Within(("a",), ("mse",), both[1:], at_least=0.4), table).holds
+    assert "exactly 0" in verdict(Within(("a",), ("mse",), both[:1], at_most=0.0), table).because
+    assert verdict(Within(("b",), ("mse",), both, at_most=1.0), table) is None
+
+
+def test_changes():
+    table = one_method({"steps = 0": 1.0, "steps = 10": 2.0, "steps = 20": 2.0})
+    assert verdict(Changes("a", ("mse",), ("steps = 0", "steps = 10"), "rise"), table).holds
+    assert not verdict(Changes("a", ("mse",), ("steps = 0", "steps = 10"), "fall"), table).holds
+    assert verdict(Changes("a", ("mse",), ("steps = 10", "steps = 0"), "fall"), table).holds
+    assert verdict(Changes("a", ("mse",), ("steps = 10", "steps = 20"), "stay"), table).holds
+    assert not verdict(Changes("a", ("mse",), ("steps = 0", "steps = 10"), "stay"), table).holds
+    assert not verdict(Changes("a", ("mse",), ("steps = 10", "steps = 20"), "rise"), table).holds
+    told = verdict(Changes("a", ("mse",), ("steps = 0", "steps = 10"), "rise"), table)
+    assert told.because.startswith("steps = 0 to 10: more by 1.0")

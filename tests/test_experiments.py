@@ -7,7 +7,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import DataError, OutputError, UnknownNameError, condition, score
+from metaprior import DataError, OptionError, OutputError, UnknownNameError, condition, score
 from metaprior.baselines import RefittedRBF
 from metaprior.experiments import Options, Results, icu, mnist, run_experiment, sinusoid, step
 from metaprior.experiments.published import PUBLISHED
@@ -95,7 +95,7 @@ def test_rows_follow_from_the_tasks_table(quick, tmp_path):
         assert row["stderr"] == pytest.approx(means.loc[key, "sem"])
         assert row["tasks"] == means.loc[key, "count"] == 100
         compared += 1
-    assert compared == 3 * 5 + 3
+    assert compared == 3 * 6 + 3  # six metrics and the evidence
 
 
 def test_results_survive_a_round_trip(quick, tmp_path):
@@ -188,3 +188,19 @@ def test_refitted_kernel_maximises_each_contexts_own_evidence():
     fixed = score(condition(prior, context).at(target), target)
     assert isinstance(fixed, Scores)
     assert (posterior.evidence.total > fixed.values["evidence"]).all()
+
+
+def test_rows_can_be_added_to_an_earlier_run(tmp_path):
+    whole = run_experiment("step", Options(quick=True, progress=False, methods=("vanilla", "learned mean")))
+    first = run_experiment("step", Options(quick=True, progress=False, methods=("vanilla",)))
+    first.write(tmp_path)
+    both = run_experiment(
+        "step", Options(quick=True, progress=False, methods=("learned mean",)), Results.read(tmp_path)
+    )
+    assert both.rows == whole.rows
+    assert {claim["id"] for claim in both.claims} == {claim["id"] for claim in whole.claims}
+    assert set(both.settings["training"]) == {"vanilla", "learned mean"}
+    with pytest.raises(OptionError, match="the earlier run has seed = 0 and this one 1"):
+        run_experiment("step", Options(quick=True, progress=False, seed=1, methods=("vanilla",)), both)
+    with pytest.raises(OptionError, match="of step, not of sinusoid"):
+        run_experiment("sinusoid", Options(quick=True, progress=False, methods=("zero mean",)), both)

@@ -3,6 +3,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import csv
 
 from metaprior import DataError, NotFittedError, OptionError, Tasks, evidence, score
 from metaprior.baselines import FPCA
@@ -185,3 +186,31 @@ def test_what_fpca_refuses():
         FPCA(noise_floor=0.0).fit(curves(9))
     with pytest.raises(NotFittedError):
         FPCA().mean_function(torch.zeros(1, 1))
+
+
+def table(data_folder, name, **columns):
+    return Tasks.from_table(csv.read_csv(data_folder / "examples" / f"{name}.csv"), **columns)
+
+
+def test_growth_curves(data_folder):
+    """93 children at the same 31 ages: the first component explains the share that the weighted SVD gives."""
+    children = table(data_folder, "growth", task="child", x="age", y="height_cm")
+    fpca = FPCA().fit(children)
+    y, ages = children.y.view(93, 31), children.x[:31, 0]
+    weight = torch.zeros(31, dtype=torch.float64)
+    weight[:-1] += ages.diff() / 2
+    weight[1:] += ages.diff() / 2
+    values = torch.linalg.svdvals((y - y.mean(0)) * weight.sqrt()).square()
+    assert float(fpca.explained_[0]) == pytest.approx(float(values[0] / values.sum()), abs=0.01)
+
+
+def test_sparse_visits(data_folder):
+    """366 patients with 1 to 11 visits: those of other patients fall into 90% intervals as often as they should."""
+    patients = table(data_folder, "cd4", task="subject", x="month", y="cd4_count")
+    covered = []
+    for seed in range(3):
+        held_out, training = patients.split(0.2, seed)
+        fpca = FPCA().fit(training)
+        context, target = held_out.select(held_out.sizes >= 3).context_target(2, seed)
+        covered.append(score(fpca.predict(context, target), target).summary("coverage_90").mean)
+    assert 0.85 < np.mean(covered) < 0.95

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metaprior.data import load_mnist
-from metaprior.experiments import Options, icu, mnist, run_experiment
+from metaprior.experiments import Options, icu, mnist, run_experiment, sinusoid, step
 from metaprior.experiments.claims import CLAIMS
 from metaprior.scoring import evaluate
 from metaprior.tasks import Tasks
@@ -32,10 +32,10 @@ def held(found):
     return {claim["id"]: claim["holds"] for claim in found["claims"]}
 
 
-@pytest.mark.parametrize("name", ["mnist", "icu"])
+@pytest.mark.parametrize("name", ["step", "sinusoid", "mnist", "icu"])
 def test_recorded_runs_are_full_runs_of_every_row(name):
     found = recorded(name)
-    module = {"mnist": mnist, "icu": icu}[name]
+    module = {"step": step, "sinusoid": sinusoid, "mnist": mnist, "icu": icu}[name]
     assert found["settings"]["quick"] is False
     assert {row["method"] for row in found["rows"]} == set(module.METHODS)
     assert [claim["id"] for claim in found["claims"]] == [claim.id for claim in CLAIMS if claim.experiment == name]
@@ -63,6 +63,30 @@ def test_icu_numbers():
     assert held(found)["icu-both-not-worse-on-creatinine"]
     for row in found["rows"]:  # every row has a coverage
         assert row["metric"] != "coverage_90" or 0 <= row["mean"] <= 1
+
+
+def test_maml_on_steps():
+    found = recorded("step")
+    rows = {row["setting"]: row for row in found["rows"] if (row["method"], row["metric"]) == ("maml", "mse")}
+    one, five, twenty = (rows[setting] for setting in ("1", "5", "20"))
+    assert one["mean"] + 2 * one["stderr"] < 0.25  # a constant's
+    assert five["mean"] + 2 * five["stderr"] < one["mean"] - 2 * one["stderr"]
+    assert twenty["mean"] + 2 * twenty["stderr"] < five["mean"] - 2 * five["stderr"]
+    assert found["settings"]["meta_functions"] == 10_000
+
+
+def test_fpca_on_steps():
+    found = recorded("step")
+    for ours, limit in zip(*(means(found, name, "mse", (1, 5, 20)) for name in ("fpca", "bayes limit")), strict=True):
+        assert ours <= 1.05 * limit
+
+
+def test_theory():
+    found = recorded("theory")
+    assert found["settings"]["quick"] is False
+    assert [claim["id"] for claim in found["claims"]] == [claim.id for claim in CLAIMS if claim.experiment == "theory"]
+    exact = ("zero-mean-stays-zero", "true-mean-is-exact", "mean-independent", "maml-sees-scale", "fpca-is-a-gp")
+    assert all(held(found)[f"theory-{name}"] for name in (*exact, "no-price-for-the-mean", "advantage-vanishes"))
 
 
 @pytest.fixture(scope="module")

@@ -82,10 +82,11 @@ def test_no_mark_without_a_figure_or_direction():
 
 def test_marks_of_the_step_table():
     text = markdown_tables(STEP["rows"], ["mse", "joint_log_likelihood"])
-    lines = {line.split(" | ")[0].lstrip("| "): line for line in text.splitlines()[:10] if line.startswith("|")}
+    lines = {line.split(" | ")[0].lstrip("| "): line for line in text.splitlines()[:12] if line.startswith("|")}
     assert lines["vanilla"].startswith("| vanilla | ▼ 0.380 ± 0.005 | 0.335 ± 0.006 | ▼")
     assert "| 0.329 ± 0.006 | 0.323 ± 0.007 |" in lines["learned kernel"]
-    assert "| **0.185 ± 0.001** | 0.186 ± 0.002 | ▲ **0.0716 ± 0.0014** | 0.078 ± 0.002 |" in lines["learned both"]
+    assert "| 0.185 ± 0.001 | 0.186 ± 0.002 | ▲ 0.0716 ± 0.0014 | 0.078 ± 0.002 |" in lines["learned both"]
+    assert lines["fpca"].startswith("| fpca | **0.125 ± 0.003** | – |")
     assert "**" not in lines["bayes limit"]
     assert "bayes limit, linear limit aside" in text
     assert text.count("▲") == 12 + 2 + 1  # twelve likelihoods, two errors, the legend
@@ -263,8 +264,9 @@ def test_every_figure_from_its_rows_and_curves(tmp_path):
         "sinusoid": ([], {"x": x, "samples": np.zeros((3, 50)), "learned mean": x}),
         "mnist": (mnist_rows(), mnist_curves()),
         "icu": (icu_rows(), icu_curves()),
+        "compare": (mnist_rows(), {}),
     }
-    assert set(made) == set(FIGURES)
+    assert {*made, "theory"} == set(FIGURES)  # the theory's are in test_theory.py
     for experiment, (rows, curves) in made.items():
         folder = tmp_path / experiment
         folder.mkdir()
@@ -482,5 +484,29 @@ def test_a_folder_without_results(tmp_path):
 
 def test_words_for_every_experiment_and_figure():
     assert set(TITLES) == set(DESCRIPTIONS) == set(FIGURES)
-    assert set(CAPTIONS) == {(experiment, name) for experiment in FIGURES for name in FIGURES[experiment]}
+    of_models = {("model", name) for name in ("prior", "kernel", "eigenfunctions", "learning", "held-out")}
+    assert set(CAPTIONS) == of_models | {(experiment, name) for experiment in FIGURES for name in FIGURES[experiment]}
     assert not any(re.search(r"\s{2,}", text) for text in (*DESCRIPTIONS.values(), *CAPTIONS.values()))
+
+
+# --- tables by what is varied
+
+
+def test_a_table_for_each_thing_that_is_varied():
+    rows = [row(setting="ñ = 5"), row(setting="m = 10"), row(setting="m = 100"), row(setting="20"), row(setting="GCS")]
+    titles = [(grid.title, grid.settings) for grid in make_grids(rows)]
+    error = "Mean squared error (lower is better)"
+    assert titles == [(error, ["ñ = 5", "ñ = 20"]), (f"{error}, by m", ["10", "100"]), (error, ["GCS"])]
+
+
+def test_figures_whose_magnitude_matters_are_shown_down_to_zero():
+    rows = [row(metric="distance", setting="written = permuted", mean=mean, method=str(mean)) for mean in (3e-16, 0.0)]
+    (grid,) = make_grids(rows)
+    assert [line[0][0].text for line in grid.lines.values()] == ["3e-16", "0"]
+    assert not grid.has_best
+
+
+def test_references_come_last_whatever_the_order_of_the_rows():
+    rows = [row(method=name) for name in ("linear limit", "vanilla", "last value", "maml")]
+    (grid,) = make_grids(rows)
+    assert list(grid.lines) == ["vanilla", "maml", "linear limit", "last value"]

@@ -245,7 +245,7 @@ def test_few_points_and_few_tasks_are_no_reason_to_stop(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_ends_cleanly(folder, tmp_path):
-    code = "import sys; from metaprior.cli import main; import metaprior.cli.app as t\n"
+    code = "import sys; from metaprior.cli import main; t = sys.modules['metaprior.cli.app']\n"
     code += "def stop(*a, **k): raise KeyboardInterrupt\nt.fit_model = stop\nmain()"
     words = ["fit", str(folder / "early.csv"), *NAMES, "--out", str(tmp_path / "m")]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)

@@ -54,6 +54,7 @@ def _prior(method: Any, low: float, high: float) -> Curves:
     unscale = method.scaler_.unscale_mean
     K = posterior.function.covariances()[0][0] * float(method.scaler_.y_scale[0]) ** 2
     values, vectors = torch.linalg.eigh(K)
+    vectors = vectors * vectors.sum(0).sign()
     sd = K.diagonal().clamp(min=1e-300).sqrt()
     return {
         "x": x[:, 0].numpy(),

@@ -92,8 +92,8 @@ def _learning(curves: Curves) -> Figure:
     best = int(np.argmax(curves["held-out evidence"]))
     axes.plot(curves["epochs"][best], curves["held-out evidence"][best], "o", color=ORANGE, ms=8, label="kept")
     axes.set(xlabel="epoch", ylabel="per value", title="Evidence of held-out tasks while learning")
-    low = np.quantile(curves["held-out evidence"], 0.1)
-    axes.set_ylim(bottom=low - 0.05 * max(abs(low), 1e-3))
+    low, high = np.quantile(curves["held-out evidence"], 0.1), curves["held-out evidence"][best]
+    axes.set_ylim(low - 0.1 * (high - low) - 1e-3, high + 0.1 * (high - low) + 1e-3)  # the first steps are far below
     axes.legend(fontsize=8, frameon=False)
     return figure
 

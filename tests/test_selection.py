@@ -1,0 +1,147 @@
+"""Comparing methods on a user's tasks: what is said follows from tasks that nobody had seen."""
+
+import numpy as np
+import pytest
+import torch
+
+from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
+from metaprior.baselines import GPPerTask
+from metaprior.scoring import evaluate, score
+from metaprior.selection import METHODS, compare, contexts_until, default_sizes, make_method, random_sizes
+from metaprior.selection.compare import CHOSEN
+from metaprior.selection.portrait import portrait
+from tests.problems import known_rbf, ragged
+
+
+def seasons(count=40, seed=0, shared=2.0, noise=0.1) -> Tasks:
+    """A curve that all tasks share, each on a level of its own."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        x = np.sort(rng.uniform(0, 6, rng.integers(6, 10)))
+        pairs.append((x, shared * np.sin(x) + 0.5 * rng.normal() + rng.normal(0, noise, len(x))))
+    return Tasks.from_pairs(pairs)
+
+
+def test_where_tasks_share_a_curve_a_learned_prior_pays():
+    tasks = seasons()
+    names = ["learned mean", "shared gp", "last value", "gp per task"]
+    found = compare(tasks, random_sizes([1, 3]), methods=names, folds=4)
+    assert found.best == "learned mean"
+    assert set(found.winners) == {"learned mean"}
+    assert found.verdict().startswith("Use learned mean: on these 40 tasks")
+    for name in ("last value", "gp per task"):
+        gain = found.against(CHOSEN, name)
+        assert gain.mean > 2 * gain.stderr
+    assert found.settings == ["1", "3"]
+    assert set(found.methods) == {*names, CHOSEN}
+
+
+def test_every_task_is_scored_once_from_the_same_context():
+    tasks = seasons(20)
+    found = compare(tasks, random_sizes([2]), methods=["last value", "gp per task"], folds=5)
+    assert sorted(found.scores["last value", "2"].ids) == list(range(20))
+    assert found.scores["last value", "2"].ids == found.scores["gp per task", "2"].ids
+    # the choice is one or the other, fold by fold
+    choice = found.scores[CHOSEN, "2"].values["mse"]
+    both = [found.scores[name, "2"].values["mse"] for name in ("last value", "gp per task")]
+    assert bool(((choice == both[0]) | (choice == both[1])).all())
+
+
+def test_where_no_learned_prior_pays_it_says_so():
+    """Levels of their own: a network that is blind to the context cannot know them, the last value does."""
+    rng = np.random.default_rng(3)
+    levels = rng.normal(0, 5, 30)
+    tasks = Tasks.from_pairs([(np.arange(8.0), level + 0.1 * rng.normal(size=8)) for level in levels])
+    found = compare(tasks, random_sizes([2]), methods=["neural network", "last value"], folds=3)
+    assert found.best == "last value"
+    assert found.verdict().startswith("No learned prior pays on these 30 tasks: last value")
+
+
+def test_a_method_that_cannot_be_used_is_left_out_with_its_reason():
+    tasks = ragged(d=2, count=20, largest=6)
+    found = compare(tasks, random_sizes([1]), methods=["vanilla", "last value"], folds=2)
+    assert found.methods == ["vanilla", CHOSEN]
+    assert "have no order" in found.skipped["last value"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
+    tasks = seasons(7)
+    method = make_method(name, tasks).fit(tasks)
+    context, target = seasons(5, seed=1).context_target(2, seed=0)
+    found = score(method.predict(context, target), target)
+    assert np.isfinite(found.summary("log_likelihood").mean)
+    assert method.trained_on_.tasks == 7
+
+
+def test_contexts_by_time_and_by_number():
+    tasks = seasons(10)
+    ((name, (context, target)),) = contexts_until("x", 3.0)(tasks).items()
+    assert name == "x ≤ 3"
+    assert float(context.x.max()) <= 3.0 < float(target.x.min())
+    assert {"1", "3"} == set(random_sizes([1, 3, 50])(tasks))
+    assert default_sizes(tasks) == (1, 2, 3)
+    assert default_sizes(ragged(count=9, largest=2, seed=1)) == (1,)
+
+
+def test_what_is_refused():
+    with pytest.raises(DataError, match="3 tasks are too few"):
+        compare(seasons(3), random_sizes([1]))
+    with pytest.raises(UnknownNameError, match="magic"):
+        make_method("magic", seasons(5))
+    with pytest.raises(OptionError, match="no input column 'hour'"):
+        contexts_until("hour", 3)(seasons(5))
+    with pytest.raises(DataError, match="both sides"):
+        contexts_until("x", 99)(seasons(5))
+    with pytest.raises(OptionError, match="context sizes"):
+        random_sizes([])
+    with pytest.raises(DataError, match="every task has one point"):
+        default_sizes(Tasks.from_pairs([([1.0], [1.0])] * 5))
+
+
+def test_a_gp_for_each_task_needs_no_other_tasks():
+    """Its predictions do not change with the tasks beside it, and with many points it finds the function."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for _ in range(12):
+        x = np.sort(rng.uniform(0, 6, 40))
+        pairs.append((x, np.sin(x * rng.uniform(0.5, 1.5)) + rng.normal(0, 0.05, 40)))
+    tasks = Tasks.from_pairs(pairs)
+    method = GPPerTask().fit(tasks)
+    context, target = tasks.context_target(30, seed=0)
+    together = method.predict(context, target)
+    alone = method.predict(context.select([4]), target.select([4]))
+    assert together.mean[40:50].numpy() == pytest.approx(alone.mean.numpy(), abs=1e-9)
+    found = score(together, target)
+    assert found.summary("mse").mean < 0.02
+    blank = method.predict(Tasks.empty(target.ids, 1, 1), target)
+    assert float(blank.mean.std()) < 1e-9
+    gain = paired_difference(found.values["mse"], score(blank, target).values["mse"])
+    assert gain.mean + 2 * gain.stderr < 0
+
+
+def test_a_portrait_is_the_prior_in_units():
+    gp = make_method("learned mean", seasons()).fit(seasons())
+    curves = portrait(gp)
+    posterior = gp.condition([], []).at(curves["x"])
+    assert curves["mean"] == pytest.approx(posterior.mean[:, 0].numpy())
+    assert curves["sd"] == pytest.approx(posterior.function.sd[:, 0].numpy(), rel=1e-6)
+    assert np.diag(curves["correlation"]) == pytest.approx(1.0)
+    assert curves["draws"].shape == (12, 121)
+    assert len(curves["epochs"]) == len(gp.training_.checks)
+
+
+def test_crps_is_what_integration_gives():
+    """Against the integral of the squared distance between the predicted distribution and the step at the value."""
+    tasks = ragged(count=4, largest=5)
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 0.2)
+    from metaprior import condition
+
+    posterior = condition(known_rbf(), context).at(target)
+    found = posterior.crps(target.y)
+    grid = torch.linspace(-15, 15, 300_001, dtype=torch.float64)
+    for mean, sd, y, value in zip(posterior.mean[:, 0], posterior.sd[:, 0], target.y[:, 0], found[:, 0], strict=True):
+        distance = (torch.special.ndtr((grid - mean) / sd) - (grid >= y).double()).square()
+        assert float(value) == pytest.approx(float(torch.trapezoid(distance, grid)), abs=1e-4)
+    assert evaluate(GPPerTask().fit(tasks), context, target).summary("crps").mean > 0
