@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from gpytorch.kernels import Kernel
@@ -28,34 +29,38 @@ CONFIGURATIONS = {
 """The paper's four priors: mean and kernel."""
 
 
-class Among(NamedTuple):
-    """Where points come from: the features of some distinct points, and which of those each one is."""
+@dataclass(frozen=True, eq=False)
+class AtPoints:
+    """What a prior says of each point on its own; covariances follow from the features.
 
-    features: Float[Tensor, "u q"]
-    which: Int[Tensor, "*n"]
-
-
-class AtPoints(NamedTuple):
-    """What a prior says of each point on its own; covariances follow from the features."""
+    Where `which` is given, points are some of a few distinct ones: features are kept once for each of those, and laid out
+    point by point only where that is asked for.
+    """
 
     mean: Float[Tensor, "*n p"]
-    features: Float[Tensor, "*n q"]
     noise: Float[Tensor, "*n"]
-    among: Among | None = None
+    distinct: Float[Tensor, "u q"]
+    which: Int[Tensor, "*n"] | None = None
+
+    @cached_property
+    def features(self) -> Float[Tensor, "*n q"]:
+        """The features of each point."""
+        return self.distinct if self.which is None else _rows(self.distinct, self.which)
 
     def gather(self, index: Int[Tensor, "*m"]) -> AtPoints:
         """The same at points chosen by position, of which it keeps a note."""
-
-        def rows(values: Tensor) -> Tensor:
-            chosen = values.index_select(0, index.reshape(-1))
-            return chosen.reshape(*index.shape, *values.shape[1:])
-
-        return AtPoints(rows(self.mean), rows(self.features), rows(self.noise), Among(self.features, index))
+        return AtPoints(_rows(self.mean, index), _rows(self.noise, index), self.features, index)
 
     def of_tasks(self, which: Int[Tensor, " k"]) -> AtPoints:
         """The same for some of the tasks."""
-        among = None if self.among is None else Among(self.among.features, self.among.which[which])
-        return AtPoints(self.mean[which], self.features[which], self.noise[which], among)
+        if self.which is None:
+            return AtPoints(self.mean[which], self.noise[which], self.distinct[which])
+        return AtPoints(self.mean[which], self.noise[which], self.distinct, self.which[which])
+
+
+def _rows(values: Tensor, index: Int[Tensor, "*m"]) -> Tensor:
+    chosen = values.index_select(0, index.reshape(-1))
+    return chosen.reshape(*index.shape, *values.shape[1:])
 
 
 class Prior(nn.Module):
@@ -83,24 +88,27 @@ class Prior(nn.Module):
 
     def at(self, x: Float[Tensor, "*n d"]) -> AtPoints:
         """Everything that is computed point by point: networks run here and nowhere else."""
-        return AtPoints(mean_values(self.mean, x), kernel_features(self.kernel, x), self.noise(x))
+        return AtPoints(mean_values(self.mean, x), self.noise(x), kernel_features(self.kernel, x))
 
     def covariance(self, z1: AtPoints, z2: AtPoints) -> Float[Tensor, "*n1 n2"]:
         """`k_θ` between two sets of points; where they are few distinct ones, computed once per distinct pair."""
-        one, two = z1.among, z2.among
-        if one is not None and two is not None and self._pairs_repeat(one, two):
-            distinct = kernel_matrix(self.kernel, one.features, two.features)
-            return distinct.take(one.which[..., :, None] * distinct.shape[-1] + two.which[..., None, :])
+        if z1.which is not None and z2.which is not None and self._pairs_repeat(z1, z2):
+            values = kernel_matrix(self.kernel, z1.distinct, z2.distinct)
+            return values.take(z1.which[..., :, None] * values.shape[-1] + z2.which[..., None, :])
         return kernel_matrix(self.kernel, z1.features, z2.features)
 
-    def _pairs_repeat(self, one: Among, two: Among) -> bool:
+    def _pairs_repeat(self, z1: AtPoints, z2: AtPoints) -> bool:
         """Whether there are so few distinct pairs that looking them up is cheaper; gradients go the plain way."""
-        distinct, all_pairs = len(one.features) * len(two.features), one.which.numel() * two.which.shape[-1]
+        assert z1.which is not None
+        assert z2.which is not None
+        distinct, all_pairs = len(z1.distinct) * len(z2.distinct), z1.which.numel() * z2.which.shape[-1]
         return 2 * distinct <= all_pairs and not torch.is_grad_enabled() and not self.kernel.batch_shape
 
     def variance(self, z: AtPoints) -> Float[Tensor, "*n"]:
         """`k_θ(x, x)` at each point."""
-        return kernel_diagonal(self.kernel, z.features)
+        if z.which is None or self.kernel.batch_shape:
+            return kernel_diagonal(self.kernel, z.features)
+        return _rows(kernel_diagonal(self.kernel, z.distinct), z.which)
 
     @property
     def has_own_means(self) -> bool:
