@@ -67,3 +67,16 @@ def test_what_is_refused():
     gp = fitted("zero", "rbf")
     with pytest.raises(DataError, match="2 input columns"):
         gp.to_gpytorch(np.zeros((3, 2)), np.zeros(3))
+
+
+def test_exporting_leaves_the_model_as_it_is():
+    gp = fitted("deep", "deep")
+    x, y, at = new_task()
+    before = gp.condition(x, y).at(at).mean
+    model = gp.to_botorch(x, y)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    assert all(parameter.requires_grad for parameter in gp.prior_.learned_parameters())
+    assert len(gp.prior_.learned_parameters()) > 3
+    assert torch.equal(gp.condition(x, y).at(at).mean, before)

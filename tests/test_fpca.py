@@ -167,6 +167,12 @@ def test_two_or_three_curves_are_enough_for_one_component():
     assert torch.isfinite(fpca.mean_function(torch.tensor([[0.5]]).double())).all()
 
 
+def test_a_rank_that_no_fold_can_show_is_learned_from_all_curves():
+    assert FPCA(rank=8).fit(curves(10)).rank_ == 8
+    with pytest.raises(OptionError, match="number of basis functions, 3"):
+        FPCA(rank=5).fit(Tasks.on_grid([0.0, 0.5, 1.0], np.random.default_rng(0).normal(size=(9, 3))))
+
+
 def test_what_fpca_refuses():
     with pytest.raises(DataError, match="1 curve"):
         FPCA().fit(curves(1))

@@ -145,3 +145,32 @@ def test_crps_is_what_integration_gives():
         distance = (torch.special.ndtr((grid - mean) / sd) - (grid >= y).double()).square()
         assert float(value) == pytest.approx(float(torch.trapezoid(distance, grid)), abs=1e-4)
     assert evaluate(GPPerTask().fit(tasks), context, target).summary("crps").mean > 0
+
+
+def test_what_is_asked_ahead_is_calibrated_ahead():
+    """Random walks: errors ahead of a context are larger than between its points, and the variance knows."""
+    rng = np.random.default_rng(0)
+    tasks = Tasks.from_pairs([(np.arange(20.0), rng.normal(size=20).cumsum()) for _ in range(120)])
+    ahead = contexts_until("x", 9)
+    informed, blind = (make_method("last value", tasks, 0, given).fit(tasks) for given in (ahead, random_sizes([10])))
+    ((_, (context, target)),) = ahead(tasks).items()
+    covered = [score(one.predict(context, target), target).summary("coverage_90").mean for one in (informed, blind)]
+    assert abs(covered[0] - 0.9) < 0.08
+    assert covered[1] < covered[0] - 0.1
+
+
+def test_a_method_that_fails_in_one_fold_is_in_no_fold(monkeypatch):
+    tasks, calls = seasons(12), []
+    whole = METHODS["shared gp"]
+
+    def sometimes(training, seed, contexts):
+        calls.append(1)
+        if len(calls) == 4:  # the outer fit of the second fold, after an inner one that went well
+            raise DataError("not these")
+        return whole(training, seed, contexts)
+
+    monkeypatch.setitem(METHODS, "shared gp", sometimes)
+    found = compare(tasks, random_sizes([2]), methods=["shared gp", "last value"], folds=3)
+    assert found.skipped == {"shared gp": "not these"}
+    assert found.methods == ["last value", CHOSEN]
+    assert len(set(found.scores[CHOSEN, "2"].ids)) == len(found.scores[CHOSEN, "2"].ids)

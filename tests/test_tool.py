@@ -200,6 +200,20 @@ BAD = {
     "until": (["evaluate", "MODEL", "elnino", "--context-until", "month"], "give COLUMN=NUMBER"),
     "both contexts": (["evaluate", "MODEL", "elnino", "--context", "1", "--context-until", "month=3"], "not both"),
     "unknown method": (["compare", "elnino", *NAMES, "--methods", "magic"], "unknown method 'magic'"),
+    "misspelled method": (
+        ["compare", "elnino", *NAMES, "--methods", "fpca,lerned mean"],
+        "Did you mean 'learned mean'",
+    ),
+    "one fold": (["compare", "elnino", *NAMES, "--folds", "1"], "1 folds: give 2 or more"),
+    "long contexts": (["compare", "elnino", *NAMES, "--context", "50"], "no task has more than 50 points"),
+    "long, evaluate": (["evaluate", "MODEL", "elnino", "--context", "50"], "no task has more than 50 points"),
+    "anonymous": (["fit", "anonymous.csv", *NAMES, "--out", "m"], "task column 'year' is empty in 1 rows"),
+    "bad points": (["predict", "MODEL", "elnino", "--at", "words3.csv"], "the points have no column 'month'"),
+    "other columns than before": (
+        ["fit", "swapped.csv", "--task", "year", "--x", "hour", "--y", "gcs", "--from", "MODEL", "--out", "m"],
+        "goes from month to temperature: give the same columns",
+    ),
+    "missing target": (["predict", "MODEL", "gap.csv", "--at", "1:2:1"], "missing='drop'"),
     "one task": (["compare", "one.csv", *NAMES], "1 tasks are too few"),
     "one row each": (["compare", "single.csv", *NAMES], "every task has one point"),
 }
@@ -214,6 +228,10 @@ FILES = {
     "words.csv": b"year,month,temperature\n1,May,3\n1,June,4\n",
     "words2.csv": b"year,month,heat\n1,2,3\n",
     "fake.parquet": b"no table",
+    "anonymous.csv": b"year,month,temperature\na,2,3\n,2,3\n",
+    "words3.csv": b"year,hour\n1,2\n",
+    "swapped.csv": b"year,hour,gcs\n1,2,3\n1,3,3\n2,2,3\n3,3,4\n",
+    "gap.csv": b"year,month,temperature\n1,2,24\n1,3,\n",
     "one.csv": b"year,month,temperature\n1,2,3\n1,3,4\n",
     "single.csv": b"year,month,temperature\n" + b"".join(b"%d,1,%d\n" % (i, i) for i in range(9)),
 }
@@ -238,6 +256,10 @@ def test_few_points_and_few_tasks_are_no_reason_to_stop(tmp_path, monkeypatch):
         Path(file).write_bytes(content)
     found = run("fit", "single.csv", *NAMES, "--epochs", 5, "--out", "m")
     assert "no scores" in found.stderr
+    assert "nothing to learn a kernel from" in found.stderr
+    run("predict", "m", "single.csv", "--at", "1:2:1", "--out", "p.csv")
+    Path("gap.csv").write_bytes(FILES["gap.csv"])
+    run("predict", "m", "gap.csv", "--at", "1:2:1", "--missing", "drop", "--out", "p.csv")
     run("fit", "one.csv", *NAMES, "--epochs", 5, "--out", "m")
     identical = "year,month,temperature\n" + "".join(f"{i % 5},1,2\n" for i in range(3000))
     Path("same.csv").write_text(identical)
@@ -251,3 +273,25 @@ def test_ctrl_c_ends_cleanly(folder, tmp_path):
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr
+
+
+def test_dates_from_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k},2020-0{month}-15,{k + month}" for k in range(8) for month in (1, 2, 3, 4)]
+    Path("dates.csv").write_text("\n".join(["patient,day,value", *rows]) + "\n")
+    names = ("--task", "patient", "--x", "day", "--y", "value")
+    found = run("fit", "dates.csv", *names, "--epochs", 5, "--kernel", "rbf", "--out", "m")
+    assert "days since 1970-01-01" in found.stderr
+    Path("ahead.csv").write_text("patient,day\n0,2020-05-15\n")
+    found = run("predict", "m", "dates.csv", "--at", "ahead.csv", "--out", "p.csv")
+    assert "outside the range" in found.stderr
+    assert "2020-05-15" in Path("p.csv").read_text()
+
+
+def test_a_model_is_written_before_anything_else_can_go_wrong(folder, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("metaprior.cli.fit._score_held_out", fail)
+    run("fit", folder / "early.csv", *NAMES, "--epochs", 3, "--out", tmp_path / "m", fails=True)
+    assert metaprior.load(tmp_path / "m").trained_on_.tasks == 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -69,7 +70,7 @@ class TaskGP(ExactGP):  # type: ignore[misc]
 
 def to_gpytorch(prior: Prior, scaler: Scaler, x: Any, y: Any) -> ExactGP:
     """An `ExactGP` in evaluation mode; of several outputs, a batch of them."""
-    points = _points(scaler, x, y)
+    prior, points = copy.deepcopy(prior).cpu(), _points(scaler, x, y)  # the model's own: it may be changed
     p = points.p
     inputs, targets = (points.x, points.y[:, 0]) if p == 1 else (points.x.expand(p, -1, -1), points.y.mT)
     likelihood = _likelihood(prior, scaler)
@@ -83,7 +84,7 @@ def to_botorch(prior: Prior, scaler: Scaler, x: Any, y: Any) -> Any:
         from botorch.models import SingleTaskGP
     except ImportError:
         raise OptionError("BoTorch is not installed: pip install 'metaprior[botorch]'.") from None
-    points = _points(scaler, x, y)
+    prior, points = copy.deepcopy(prior).cpu().double(), _points(scaler, x, y)
     model = SingleTaskGP(
         points.x,
         points.y,

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError
+from metaprior.errors import DataError, MetapriorError, OutputError
 from metaprior.output import write_whole
 from metaprior.tasks import TrainedOn
 
@@ -62,7 +62,10 @@ def write_state(path: Path, state: State) -> None:
     text = json.dumps(header, allow_nan=False)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
     metadata = {"metaprior": text, "sha256": _checksum(text, tensors)}
-    write_whole(path, lambda part: save_file(tensors, part, metadata=metadata))
+    try:
+        write_whole(path, lambda part: save_file(tensors, part, metadata=metadata))
+    except SafetensorError as error:
+        raise OutputError(f"cannot write {path}: {error}.") from None
 
 
 def read_state(path: Path) -> State:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
 from metaprior.inference import Method
-from metaprior.tasks import Columns, Tasks
+from metaprior.tasks import Columns, Missing, Tasks
 from metaprior.tasks.tables import holds_dates
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +26,7 @@ class Wanted(NamedTuple):
     quantiles: tuple[float, ...] = ()
     samples: int = 0
     seed: int = 0
+    missing: Missing = "error"  # what to do about context rows with missing values
 
     def check(self) -> None:
         if not 0 < self.level < 1:
@@ -42,8 +43,14 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
     at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty.
     """
     wanted.check()
-    frame = nw.from_native(table, eager_only=True)
-    context, points = _tasks(frame, columns, at)
+    try:
+        frame = nw.from_native(table, eager_only=True)
+    except TypeError:
+        raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
+    taken = [name for name in (*columns.task, *columns.x) if name in ("mean", "sd", "lower", "upper")]
+    if taken and len(columns.y) == 1:
+        raise DataError(f"the column {taken[0]!r} would be overwritten by the prediction's: rename it.")
+    context, points = _tasks(frame, columns, at, wanted.missing)
     posterior = method.predict(context, points)
     found = predicted_columns(posterior, columns.y, wanted)
     inputs = {name: _as_given(frame, name, points.x[:, k].numpy()) for k, name in enumerate(columns.x)}
@@ -67,25 +74,25 @@ def predicted_columns(posterior: Any, targets: Sequence[str], wanted: Wanted) ->
     return {f"{y}_{name}": value[:, k].numpy() for k, y in enumerate(targets) for name, value in found.items()}
 
 
-def _tasks(frame: nw.DataFrame[Any], columns: Columns, at: Any) -> tuple[Tasks, Tasks]:
+def _tasks(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing) -> tuple[Tasks, Tasks]:
     """Contexts, and where to predict: the same tasks in the same order."""
     if isinstance(at, str):
         if at != "missing":
             raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
-        return _missing(frame, columns)
+        return _missing(frame, columns, missing)
     if _is_table(at):
-        given = _known(frame, columns)
+        given = _known(frame, columns, missing)
         ahead = _points(nw.from_native(at, eager_only=True), columns)
         return _together(given, ahead)
-    given = _known(frame, columns)
+    given = _known(frame, columns, missing)
     return given, Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(given), given.ids)
 
 
-def _known(frame: nw.DataFrame[Any], columns: Columns) -> Tasks:
-    return Tasks.from_table(frame.to_native(), task=columns.task, x=columns.x, y=columns.y)
+def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> Tasks:
+    return Tasks.from_table(frame.to_native(), task=columns.task, x=columns.x, y=columns.y, missing=missing)
 
 
-def _missing(frame: nw.DataFrame[Any], columns: Columns) -> tuple[Tasks, Tasks]:
+def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks, Tasks]:
     absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
     if absent:
         raise DataError(f"the table has no column {absent[0]!r}. Its columns: {', '.join(frame.columns)}.")
@@ -99,12 +106,17 @@ def _missing(frame: nw.DataFrame[Any], columns: Columns) -> tuple[Tasks, Tasks]:
     points = _points(frame.filter(empty.tolist()), columns)
     if empty.all():
         return Tasks.empty(points.ids, len(columns.x), len(columns.y)), points
-    known = _known(frame.filter((~empty).tolist()), columns)
+    known = _known(frame.filter((~empty).tolist()), columns, missing)
     return _together(known, points)
 
 
 def _points(frame: nw.DataFrame[Any], columns: Columns) -> Tasks:
-    """Rows to predict at: their first target stands in for a number that is not looked at."""
+    """Rows to predict at: tasks without targets."""
+    absent = [name for name in (*columns.task, *columns.x) if name not in frame.columns]
+    if absent:
+        raise DataError(
+            f"the points have no column {absent[0]!r}. Their columns: {', '.join(map(str, frame.columns))}."
+        )
     stand_in = frame.select(*columns.task, *columns.x).with_columns(nw.lit(0.0).alias("__y"))
     found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y="__y")
     return Tasks(found.x, found.y[:, :0], found.offsets, found.ids, columns, found.notes)

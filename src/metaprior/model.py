@@ -108,6 +108,7 @@ class MetaGP(Saved):
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
         if start is not None:
             start._check_fitted()
+            _check_same(start, tasks, self)
             scaler = start.scaler_
         else:
             scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
@@ -156,9 +157,13 @@ class MetaGP(Saved):
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
-        quantiles=(), samples=0, seed=0.
+        quantiles=(), samples=0, seed=0, missing="error".
         """
         if isinstance(context, Tasks):
+            if wanted:
+                raise OptionError(
+                    f"{', '.join(wanted)} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9)."
+                )
             return self.condition_tasks(context).at(at)
         self._check_fitted()
         return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
@@ -180,6 +185,12 @@ class MetaGP(Saved):
         else:
             given, target = tasks.context_target(context, seed)
         return score(self.predict(given, target), target)
+
+    def like_new(self, **options: Any) -> MetaGP:
+        """A model of the same structure that has learned nothing yet."""
+        names = ("mean", "kernel", "noise", "noise_floor", "hidden", "activation", "gain", "features", "learn", "scale")
+        kinds = {"dtype": self.dtype, "network_dtype": self.network_dtype}
+        return MetaGP(**({name: getattr(self, name) for name in names} | kinds | options))
 
     def state(self) -> State:
         """What was learned, for a file. Parts that were given as code or as modules cannot go into one."""
@@ -219,8 +230,8 @@ class MetaGP(Saved):
         d, p = options.pop("d"), options.pop("p")
         options |= {"dtype": _DTYPES[options["dtype"]], "network_dtype": _DTYPES[options["network_dtype"]]}
         gp = cls(**options)
-        gp._check_networks(state, d, p)
         gp.scaler_ = Scaler.from_tensors(state.tensors)
+        gp._check_networks(state, d, p)
         gp.prior_ = gp._make_prior(gp.scaler_, None, d, p)
         known = {
             name.removeprefix("prior."): value for name, value in state.tensors.items() if name.startswith("prior.")
@@ -236,6 +247,8 @@ class MetaGP(Saved):
         """The widths that the file states are those of its tensors: nothing is allocated on its word alone."""
         for part, given, outputs in (("mean", self.mean, p), ("kernel", self.kernel, self.features)):
             widths = [d, *self.hidden, outputs]
+            if [len(self.scaler_.x_shift), len(self.scaler_.y_shift)] != [d, p]:
+                raise DataError("the model file does not fit together: its columns and its scaling differ.")
             for k in range(len(widths) - 1) if given == "deep" else ():
                 state.tensor(f"prior.{part}.network.layers.{2 * k}.weight", (widths[k + 1], widths[k]))
 
@@ -286,6 +299,18 @@ class MetaGP(Saved):
     def _check_fitted(self) -> None:
         if not hasattr(self, "prior_"):
             raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
+
+
+def _check_same(start: MetaGP, tasks: Tasks, gp: MetaGP) -> None:
+    """Whether learning can go on: the same columns, and networks that read their weights in the same way."""
+    known = start.trained_on_.columns
+    if (known.x, known.y) != (tasks.columns.x, tasks.columns.y):
+        raise DataError(
+            f"the earlier model goes from {', '.join(known.x)} to {', '.join(known.y)}: give the same columns."
+        )
+    for name in ("mean", "kernel", "activation", "features", "noise_floor", "noise"):
+        if getattr(start, name) != getattr(gp, name):
+            raise DataError(f"the earlier model has {name}={getattr(start, name)!r}: give the same options.")
 
 
 def _start_from(prior: Prior, earlier: Prior) -> None:

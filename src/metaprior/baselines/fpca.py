@@ -220,6 +220,12 @@ class FPCA(Saved):
                 advance(f"{size} basis functions")
                 if tried and k > sizes.index(_best(tried).size):
                     break
+        if not tried and self.rank is not None and self.rank <= max(sizes):
+            return [
+                Tried(min(size for size in sizes if size >= self.rank), self.rank, math.nan)
+            ]  # too few to spare any
+        if not tried and self.rank is not None:
+            raise OptionError(f"rank {self.rank}: the inputs can show {max(sizes)} components at most.")
         if not tried:
             raise DataError(
                 f"the curves cannot support a basis of {sizes[0]} functions: give more curves, or a smaller size."
@@ -283,7 +289,7 @@ class FPCA(Saved):
         self.prior_ = model.prior(self.basis_)
         values, units = model.loadings.square().sum(0), self.scaler_.y_scale.square()
         self.eigenvalues_ = values[:, None] * units
-        self.explained_ = values / values.sum()
+        self.explained_ = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
         self.noise_ = model.noise * units
 
     def _check_fitted(self) -> None:

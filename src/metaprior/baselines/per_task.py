@@ -54,6 +54,8 @@ class GPPerTask(Saved):
 
     def state(self) -> State:
         """Its units, for a file."""
+        if not hasattr(self, "scaler_"):
+            raise NotFittedError("this GPPerTask knows no units yet: call fit(tasks) first.")
         return State(self.kind, {}, self.scaler_.as_tensors())
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -123,10 +123,14 @@ def fit(
     screen = Screen(quiet, as_json)
     tasks = read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
     start = start_of(from_model)
-    if start is not None:
-        mean, kernel = str(start.mean), str(start.kernel)
-    label = False if quiet else "meta-learning"
-    gp = MetaGP(mean, kernel, max_epochs=epochs, device=device, seed=seed, progress=label)
+    options: dict[str, Any] = {"max_epochs": epochs, "device": device, "seed": seed}
+    options["progress"] = False if quiet else "meta-learning"
+    if int(tasks.sizes.max()) < 2:
+        screen.say(
+            "every task has one row: there is nothing to learn a kernel from, so only the mean and noise are learned."
+        )
+        options["learn"] = ("mean", "noise")
+    gp = MetaGP(mean, kernel, **options) if start is None else start.like_new(**options)
     fit_model(tasks, gp, out, start=start, resume=resume, screen=screen)
 
 
@@ -144,6 +148,7 @@ def predict(
     quantiles: Annotated[str | None, typer.Option(help="More columns: quantiles such as 0.1,0.5,0.9.")] = None,
     samples: Annotated[int, typer.Option(help="More columns: so many draws of whole functions.")] = 0,
     plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
+    missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
     quiet: QuietOption = False,
@@ -153,7 +158,7 @@ def predict(
         shares = tuple(float(part) for part in quantiles.split(",")) if quantiles else ()
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
-    wanted = Wanted(level, latent, shares, samples, seed)
+    wanted = Wanted(level, latent, shares, samples, seed, missing)  # type: ignore[arg-type]
     screen = Screen(quiet)
     predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
 

@@ -83,5 +83,7 @@ def hold_out(tasks: Tasks, seed: int) -> tuple[Tasks | None, Tasks]:
 
 
 def figure_text(found: dict[str, Any]) -> str:
+    if found["mean"] is None:
+        return "infinite"
     error = f" ± {found['stderr']:.2g}" if found["stderr"] is not None else ""
     return f"{found['mean']:.4g}{error}"

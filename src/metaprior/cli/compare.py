@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaprior.cli.common import Screen, hold_out
+from metaprior.cli.common import Screen
 from metaprior.experiments import Results
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
 from metaprior.selection import ContextsBySetting, compare, make_method
-from metaprior.selection.portrait import held_out_scores
+from metaprior.selection.portrait import described_scores
 from metaprior.tasks import Tasks
 
 
@@ -44,9 +44,8 @@ def compare_methods(
     screen.say(found.verdict())
     screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     if out is not None:
-        winner = make_method(found.best, tasks, seed).fit(tasks)
-        held, _ = hold_out(tasks, seed)
-        winner.scores_ = held_out_scores(winner, held if held is not None else tasks, contexts)
+        winner = make_method(found.best, tasks, seed, contexts).fit(tasks)
+        winner.scores_ = {n: described_scores(found.scores[found.best, n]) for n in found.settings}
         winner.save(out)
         screen.say(f"{found.best}, fitted on all tasks, is in {out}")
     screen.result({"best": found.best, "verdict": found.verdict(), "folder": str(folder)})

@@ -10,7 +10,7 @@ from metaprior.baselines import GPPerTask, LastValue
 from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks
 from metaprior.inference import Method
 from metaprior.scoring import Scores, evaluate, paired_difference
-from metaprior.selection import load
+from metaprior.selection import ContextsBySetting, load
 from metaprior.tasks import Tasks
 
 SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
@@ -33,8 +33,8 @@ def evaluate_model(
             f"warning: the model was trained on {len(seen):,} of these {len(tasks):,} tasks (the first is "
             f"{seen[0]!r}): their scores are too good."
         )
-    splits = chosen_contexts(context, until, tasks, seed)(tasks)
-    rivals = _rivals(method, tasks)
+    contexts = chosen_contexts(context, until, tasks, seed)
+    splits, rivals = contexts(tasks), _rivals(tasks, contexts)
     found: dict[str, Any] = {}
     for setting, split in splits.items():
         scores = {name: evaluate(one, *split) for name, one in {model: method, **rivals}.items()}
@@ -43,11 +43,12 @@ def evaluate_model(
     screen.result(found)
 
 
-def _rivals(method: Any, tasks: Tasks) -> dict[str, Method]:
-    """`last value` and `gp per task`, with the units and variances of these tasks: nothing of theirs is learned."""
+def _rivals(tasks: Tasks, contexts: ContextsBySetting) -> dict[str, Method]:
+    """`last value` and `gp per task`, with the units and variances of these very tasks: they are not disadvantaged."""
     rivals: dict[str, Method] = {"gp per task": GPPerTask().fit(tasks)}
     if tasks.d == 1 and len(tasks) > 1:
-        rivals["last value"] = LastValue(held_out=tasks).fit(tasks)
+        split = None if contexts.at_random else lambda given: contexts(given).values()
+        rivals["last value"] = LastValue(contexts=split, held_out=tasks).fit(tasks)
     return rivals
 
 

@@ -31,6 +31,7 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
         raise
     gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
     screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
+    gp.save(out)  # nothing that comes now can lose it
     _score_held_out(gp, training, held, screen)
     gp.save(out)
     screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at START:STOP:STEP --out predictions.csv")

@@ -19,6 +19,7 @@ from metaprior.output import prepare_folder, write_whole
 from metaprior.report import task_figure
 from metaprior.selection import load
 from metaprior.tasks import TrainedOn
+from metaprior.tasks.tables import in_days
 
 
 def predict_model(
@@ -73,11 +74,12 @@ def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
 def _warn_range(trained_on: TrainedOn, found: pa.Table, screen: Screen) -> None:
     for name, (low, high) in zip(trained_on.columns.x, trained_on.x_range, strict=True):
         values = found[name].to_numpy()
+        values = in_days(values) if values.dtype.kind == "M" else values
         outside = int(((values < low) | (values > high)).sum())
         if outside:
             screen.say(
                 f"warning: {outside:,} of {len(values):,} points lie outside the range of {name!r} that the model was "
-                f"trained on ({low:g} to {high:g}): there it only repeats its prior."
+                f"trained on ({low:g} to {high:g}): far from the known points it only repeats its prior there."
             )
 
 

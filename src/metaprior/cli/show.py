@@ -37,7 +37,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         "file": f"{os.path.getsize(path):,} bytes",
     }
     for n, found in method.scores_.items():
-        label = f"held out, from {n} points"
+        label = f"held out, from {n}" + (" points" if n.isdigit() else "")
         facts[label] = f"MSE {figure_text(found['mse'])}, log density {figure_text(found['log_likelihood'])}"
     table = Table(show_header=False)
     for name, value in facts.items():

@@ -95,7 +95,8 @@ def _csv(content: bytes, name: str, delimiter: str | None) -> pa.Table:
         ) from None
     try:
         options = csv.ParseOptions(delimiter=delimiter or ",")
-        table = csv.read_csv(pa.BufferReader(content), parse_options=options)
+        empty = csv.ConvertOptions(strings_can_be_null=True)  # an empty task column is missing, not a task called ""
+        table = csv.read_csv(pa.BufferReader(content), parse_options=options, convert_options=empty)
     except (pa.ArrowException, ValueError) as error:
         raise DataError(f"{name} cannot be read as a table: {_first_line(error)}{_hint(content, delimiter)}") from None
     if table.num_columns == 1 and (hint := _hint(content, delimiter)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +57,12 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
-def fingerprint_of(tasks: Tasks, *others: object) -> str:
+def fingerprint_of(parts: Iterable[Tasks], *others: object) -> str:
     """Of tasks and of whatever else decides, by its `repr`."""
     digest = hashlib.sha256(repr(others).encode())
-    for values in (tasks.x, tasks.y, tasks.offsets):
-        digest.update(values.contiguous().numpy().tobytes())
+    for tasks in parts:
+        for values in (tasks.x, tasks.y, tasks.offsets):
+            digest.update(values.contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

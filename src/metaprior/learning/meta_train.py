@@ -104,8 +104,8 @@ def meta_train(
     kept = None
     if checkpoint is not None:
         start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
-        decides = (start, optimizer, rate, batch_size, every, most, patience, tolerance, weighting, seed, judge.ids)
-        kept = Checkpoint(checkpoint, fingerprint_of(tasks, *decides))
+        decides = (start, optimizer, rate, batch_size, every, most, patience, tolerance, weighting, seed)
+        kept = Checkpoint(checkpoint, fingerprint_of([training, judge], *decides))
     return train(
         prior,
         updates,

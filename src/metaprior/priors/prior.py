@@ -33,8 +33,8 @@ CONFIGURATIONS = {
 class AtPoints:
     """What a prior says of each point on its own; covariances follow from the features.
 
-    Where `which` is given, points are some of a few distinct ones: features are kept once for each of those, and laid out
-    point by point only where that is asked for.
+    Where `which` is given, points are some of a few distinct ones: features are kept once for each of those, and laid
+    out point by point only where that is asked for.
     """
 
     mean: Float[Tensor, "*n p"]

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError
+from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, Summary, evaluate, paired_difference
 from metaprior.seeds import generator_of
-from metaprior.selection.methods import METHODS, SIMPLE, Choosable, make_method
+from metaprior.selection.methods import METHODS, SIMPLE, make_method
 from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks
 
@@ -59,6 +60,8 @@ class Comparison:
         best, tasks = self.best, self.density(self.best).tasks
         rivals = [name for name in SIMPLE if name in self.methods]
         gains = {name: self.against(CHOSEN, name) for name in rivals}
+        if not gains:
+            return f"Of these methods {best} has the highest log density on these {tasks} tasks."
         pays = all(gain.mean > 2 * (gain.stderr or 0.0) for gain in gains.values())
         told = " and ".join(
             f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items()
@@ -97,8 +100,16 @@ def compare(
     those of a choice that has not seen the tasks it is scored on.
     """
     names = list(methods) or list(METHODS)
+    for name in names:
+        if name not in METHODS:
+            raise UnknownNameError("method", name, METHODS)
     if len(tasks) < 4:
         raise DataError(f"{len(tasks)} tasks are too few to compare methods on: give 4 or more.")
+    if folds < 2:
+        raise OptionError(
+            f"{folds} folds: give 2 or more, so that there are tasks to learn from and tasks to score on."
+        )
+    contexts(tasks)  # whether they can be split so at all
     run = _Comparing(tasks, contexts, seed)
     parts = torch.randperm(len(tasks), generator=generator_of(seed)).tensor_split(min(folds, len(tasks)))
     winners = []
@@ -112,9 +123,9 @@ def compare(
                 advance(f"fold {k + 1}, {name}")
                 run.add(name, rest, part)
                 advance(f"fold {k + 1}, {name}")
-            winner = inner.found(names).best
-            winners.append(winner)
-            run.copy(winner, part)
+            if winner := inner.best([name for name in names if name not in run.skipped]):
+                winners.append(winner)
+                run.copy(winner)
     return run.found([*names, CHOSEN], winners)
 
 
@@ -127,14 +138,19 @@ class _Comparing:
         self.last: dict[str, dict[str, Scores]] = {}
         self.skipped: dict[str, str] = {}
 
-    def add(self, name: str, training: torch.Tensor, test: torch.Tensor) -> None:
+    def add(self, name: str, training: Tensor, test: Tensor) -> None:
         """Fit a method on some tasks and score it on others; one that cannot be used is left out, with its reason."""
         if name in self.skipped:
             return
+        self.last.pop(name, None)
+        try:
+            splits = self.contexts(self.tasks.select(test.sort().values))
+        except DataError:
+            return  # none of these tasks can be split so: they say nothing
         try:
             some = self.tasks.select(training.sort().values)
-            method = make_method(name, some, self.seed).fit(some)
-            found = self._scored(method, self.tasks.select(test.sort().values))
+            method = make_method(name, some, self.seed, self.contexts).fit(some)
+            found = {setting: evaluate(method, *split) for setting, split in splits.items()}
         except MetapriorError as error:
             self.skipped[name] = str(error)
             self.parts = {key: value for key, value in self.parts.items() if key[0] != name}
@@ -143,20 +159,23 @@ class _Comparing:
         for setting, scores in found.items():
             self.parts.setdefault((name, setting), []).append(scores)
 
-    def copy(self, winner: str, test: torch.Tensor) -> None:
+    def best(self, names: Sequence[str]) -> str | None:
+        """Of these methods the one of the highest log density, if any has one."""
+        known = [name for name in names if any(key[0] == name for key in self.parts)]
+        found = self.found(names) if known else None
+        return max(known, key=lambda name: found.density(name).mean) if found else None
+
+    def copy(self, winner: str) -> None:
         """The last scores of a method are those of the choice as well."""
         for setting, scores in self.last.get(winner, {}).items():
             self.parts.setdefault((CHOSEN, setting), []).append(scores)
 
     def found(self, names: Iterable[str], winners: Sequence[str] = ()) -> Comparison:
-        order = list(names)
+        order = [*names, *(key[0] for key in self.parts)]
         if not self.parts:
             raise DataError("no method can be used on these tasks: " + "; ".join(self.skipped.values()))
         keys = sorted(self.parts, key=lambda key: order.index(key[0]))
         return Comparison({key: _joined(self.parts[key]) for key in keys}, tuple(winners), self.skipped)
-
-    def _scored(self, method: Choosable, tasks: Tasks) -> dict[str, Scores]:
-        return {name: evaluate(method, *split) for name, split in self.contexts(tasks).items()}
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from metaprior.baselines import FPCA, MAML, ContextMean, GPPerTask, LastValue, NeuralNetwork
+from metaprior.baselines import FPCA, MAML, ContextMean, Contexts, GPPerTask, LastValue, NeuralNetwork
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.files import Saved, read_state
 from metaprior.inference import Method
 from metaprior.model import MetaGP
 from metaprior.priors import CONFIGURATIONS
+from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks, TrainedOn
 
 SIMPLE = ("last value", "gp per task")
@@ -30,29 +31,34 @@ class Choosable(Method, Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
-Maker = Callable[[Tasks, int], Choosable]
-"""A method that is about to learn from these tasks, with this seed."""
+Maker = Callable[[Tasks, int, Contexts | None], Choosable]
+"""A method that is about to learn from these tasks, with this seed, to be asked from such contexts."""
 
 
 def _prior(mean: str, kernel: str) -> Maker:
-    return lambda tasks, seed: MetaGP(mean, kernel, max_epochs=300, held_out=_spare(tasks), seed=seed, progress=False)
+    return lambda tasks, seed, _: MetaGP(
+        mean, kernel, max_epochs=300, held_out=_spare(tasks), seed=seed, progress=False
+    )
 
 
-def _maml(tasks: Tasks, seed: int) -> MAML:
-    epochs = min(max(EPISODES // len(tasks), 1), 200)
-    return MAML(max_epochs=epochs, patience=20, held_out=_spare(tasks) or 0.5, seed=seed, progress=False)
+def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
+    epochs, spare = min(max(EPISODES // len(tasks), 1), 200), _spare(tasks) or 0.5
+    return MAML(contexts=contexts, max_epochs=epochs, patience=20, held_out=spare, seed=seed, progress=False)
+
+
+def _network(tasks: Tasks, seed: int, contexts: Contexts | None) -> NeuralNetwork:
+    spare = _spare(tasks) or 0.5
+    return NeuralNetwork(contexts=contexts, max_epochs=300, held_out=spare, seed=seed, progress=False)
 
 
 METHODS: dict[str, Maker] = {
     **{name: _prior(*parts) for name, parts in CONFIGURATIONS.items()},
-    "fpca": lambda tasks, seed: FPCA(seed=seed),
+    "fpca": lambda tasks, seed, _: FPCA(seed=seed),
     "maml": _maml,
-    "neural network": lambda tasks, seed: NeuralNetwork(
-        max_epochs=300, held_out=_spare(tasks) or 0.5, seed=seed, progress=False
-    ),
+    "neural network": _network,
     "shared gp": _prior("constant", "matern"),
-    "last value": lambda tasks, seed: LastValue(held_out=_spare(tasks) or 0.5, seed=seed),
-    "gp per task": lambda tasks, seed: GPPerTask(),
+    "last value": lambda tasks, seed, contexts: LastValue(contexts=contexts, held_out=_spare(tasks) or 0.5, seed=seed),
+    "gp per task": lambda tasks, seed, _: GPPerTask(),
 }
 
 KINDS: dict[str, type[Saved]] = {
@@ -61,11 +67,17 @@ KINDS: dict[str, type[Saved]] = {
 """The closed list of what a file may hold."""
 
 
-def make_method(name: str, tasks: Tasks, seed: int = 0) -> Choosable:
-    """A method by name, ready to learn from these tasks."""
+def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySetting | None = None) -> Choosable:
+    """A method by name, ready to learn from these tasks.
+
+    contexts: how it will be asked. Where that is not at random, methods that predict single values take their variance
+    from held-out tasks split so, and MAML trains on such splits.
+    """
     if name not in METHODS:
         raise UnknownNameError("method", name, METHODS)
-    return METHODS[name](tasks, seed)
+    if contexts is None or contexts.at_random:
+        return METHODS[name](tasks, seed, None)
+    return METHODS[name](tasks, seed, lambda given: list(contexts(given).values()))
 
 
 def load(path: str | Path) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 
 from metaprior.inference import Method, condition
-from metaprior.scoring import LEVELS, evaluate
+from metaprior.scoring import LEVELS, Scores, evaluate
 from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks, TrainedOn
 
@@ -18,17 +19,22 @@ Curves = dict[str, np.ndarray[Any, Any]]
 
 
 def held_out_scores(method: Method, tasks: Tasks, contexts: ContextsBySetting) -> dict[str, Any]:
-    """By setting: mean and standard error of the metrics, and coverage at every level."""
-    found: dict[str, Any] = {}
-    for setting, split in contexts(tasks).items():
-        scores = evaluate(method, *split)
-        metrics = {}
-        for metric in scores.metrics:
-            mean, stderr, count = scores.summary(metric)
-            metrics[metric] = {"mean": mean, "stderr": stderr, "tasks": count}
-        coverage = {str(level): float(scores.values[f"coverage_{level}"].mean()) for level in LEVELS}
-        found[setting] = metrics | {"coverage": coverage}
-    return found
+    """How a method predicts tasks it has not seen, by setting."""
+    return {setting: described_scores(evaluate(method, *split)) for setting, split in contexts(tasks).items()}
+
+
+def described_scores(scores: Scores) -> dict[str, Any]:
+    """Mean and standard error of the metrics, and coverage at every level; null where a number is infinite."""
+    metrics: dict[str, Any] = {}
+    for metric in scores.metrics:
+        mean, stderr, count = scores.summary(metric)
+        metrics[metric] = {"mean": _finite(mean), "stderr": _finite(stderr), "tasks": count}
+    coverage = {str(level): float(scores.values[f"coverage_{level}"].mean()) for level in LEVELS}
+    return metrics | {"coverage": coverage}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 @torch.no_grad()

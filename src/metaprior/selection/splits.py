@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from metaprior.errors import DataError, OptionError
 from metaprior.tasks import ContextTarget, Tasks
 
-ContextsBySetting = Callable[[Tasks], dict[str, ContextTarget]]
-"""The tasks in two parts, in one or several ways, each under the name of its setting."""
+
+@dataclass(frozen=True)
+class ContextsBySetting:
+    """How tasks are split, in one or several ways, each under the name of its setting. at_random: points are drawn."""
+
+    split: Callable[[Tasks], dict[str, ContextTarget]]
+    at_random: bool
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        return self.split(tasks)
+
 
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
 
@@ -24,9 +34,11 @@ def random_sizes(sizes: Sequence[int], seed: int = 0) -> ContextsBySetting:
             large = tasks.sizes > n
             if bool(large.any()):
                 found[str(n)] = tasks.select(large).context_target(n, seed + n)
+        if not found:
+            raise DataError(f"no task has more than {min(sizes)} points: give smaller contexts.")
         return found
 
-    return split
+    return ContextsBySetting(split, at_random=True)
 
 
 def contexts_until(column: str, value: float) -> ContextsBySetting:
@@ -42,7 +54,7 @@ def contexts_until(column: str, value: float) -> ContextsBySetting:
             raise DataError(f"no task has points on both sides of {column} = {value:g}.")
         return {f"{column} ≤ {value:g}": ContextTarget(context.select(both), target.select(both))}
 
-    return split
+    return ContextsBySetting(split, at_random=False)
 
 
 def default_sizes(tasks: Tasks) -> tuple[int, ...]:

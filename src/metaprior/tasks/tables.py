@@ -153,7 +153,11 @@ def _is_date(kind: Any) -> bool:
 
 def _days(array: Any) -> Array:
     """Dates and times as days since 1970-01-01; missing ones are NaN."""
-    moments = array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False)
+    return in_days(array.cast(pa.timestamp("us"), safe=False).to_numpy(zero_copy_only=False))
+
+
+def in_days(moments: Array) -> Array:
+    """Moments in time as days since 1970-01-01."""
     days: Array = (moments - np.datetime64("1970-01-01", "us")) / np.timedelta64(1, "D")
     return days
 

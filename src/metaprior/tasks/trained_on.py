@@ -15,7 +15,7 @@ from torch import Tensor
 from metaprior.tasks.tasks import Columns, Tasks
 
 DIGEST = 8
-"""Bytes of a task's hash: enough to tell tasks apart, too few to be worth guessing ids from."""
+"""Bytes of a task's hash: enough to tell tasks apart. Ids that can be guessed can be tested: they are no secret."""
 
 
 @dataclass(frozen=True, eq=False)
