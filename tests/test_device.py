@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metaprior import condition, evidence, make_prior, meta_train
+from metaprior import MetaGP, condition, evidence, make_prior, meta_train
 from metaprior.learning import OPTIMIZERS
 from tests.problems import mixed, ragged
 
@@ -47,3 +47,13 @@ def test_learning(optimizer):
     ]
     for a, b in zip(found[0].checks, found[1].checks, strict=True):
         assert a.held_out_evidence == pytest.approx(b.held_out_evidence, rel=1e-6)
+
+
+def test_a_model_fitted_on_a_gpu_is_the_same_file(tmp_path):
+    tasks = ragged(count=20)
+    gp = MetaGP(hidden=(6,), max_epochs=10, device="cuda", progress=False).fit(tasks)
+    gp.save(tmp_path / "m")
+    again = MetaGP.load(tmp_path / "m")
+    context, target = tasks.context_target(1, seed=0)
+    assert torch.allclose(gp.predict(context, target).mean, again.predict(context, target).mean, rtol=1e-8)
+    assert again.device == "cpu"
