@@ -8,7 +8,11 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import DataError, OptionError, Tasks, condition, evidence
+from metaprior import Conditional, DataError, OptionError, Prior, Tasks, condition, evidence
+from metaprior.inference import ContextBatch
+from metaprior.inference.low_rank import LowRankBatch
+from metaprior.priors import BasisKernel, BasisMean, PolynomialBasis
+from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, known_rbf, perturbed, ragged, slow_posterior
 
 
@@ -196,3 +200,29 @@ def test_bad_questions():
         posterior.joint_log_density(target.y * float("nan"))
     with pytest.raises(DataError, match="no tasks"):
         condition(prior, context.select([]))
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("noise", [1e-3, 0.3])
+def test_the_algebra_in_features_is_that_of_points(p, noise):
+    """A kernel of three features: the same posterior, evidence and samples by either algebra."""
+    tasks = ragged(p=p, count=20, largest=12)
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 0.6)
+    generator = torch.Generator().manual_seed(1)
+    loadings, mean = (torch.randn(5, k, generator=generator, dtype=torch.float64) for k in (3, p))
+    basis = PolynomialBasis(-4.0, 4.0, 5)
+    prior = Prior(BasisMean(basis, mean), BasisKernel(basis, loadings), noise, learn=())
+    quick = condition(prior, context)
+    assert {type(part) for part in quick.parts} == {LowRankBatch}
+    plain = Conditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
+    a, b = quick.at(target), plain.at(target)
+    assert a.mean.numpy() == pytest.approx(b.mean.numpy(), abs=1e-8)
+    assert a.sd.numpy() == pytest.approx(b.sd.numpy(), abs=1e-8)
+    for found, expected in zip(quick.evidence.terms, plain.evidence.terms, strict=True):
+        assert found.numpy() == pytest.approx(expected.numpy(), rel=1e-8)
+    assert a.joint_log_density(target.y).numpy() == pytest.approx(b.joint_log_density(target.y).numpy(), rel=1e-6)
+    for found, expected in zip(a.covariances(), b.covariances(), strict=True):
+        assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-8)
+    alone = condition(prior, context.select([3])).at(target.select([3]))
+    rows = slice(int(target.offsets[3]), int(target.offsets[4]))
+    assert alone.mean.numpy() == pytest.approx(a.mean[rows].numpy(), abs=1e-9)

@@ -82,7 +82,7 @@ def test_step_another_seed_gives_other_rows_within_four_standard_errors(steps):
         assert row["mean"] != first["mean"]
         assert abs(row["mean"] - first["mean"]) <= 4 * math.hypot(row["stderr"], first["stderr"])
         compared += 1
-    assert compared == 30
+    assert compared == 36
 
 
 def test_sinusoid_learned_mean_is_as_good_as_the_true_one(sines):

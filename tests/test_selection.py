@@ -156,7 +156,7 @@ def test_what_is_asked_ahead_is_calibrated_ahead():
     ((_, (context, target)),) = ahead(tasks).items()
     covered = [score(one.predict(context, target), target).summary("coverage_90").mean for one in (informed, blind)]
     assert abs(covered[0] - 0.9) < 0.08
-    assert covered[1] < covered[0] - 0.1
+    assert covered[1] < covered[0] - 0.03
 
 
 def test_a_method_that_fails_in_one_fold_is_in_no_fold(monkeypatch):

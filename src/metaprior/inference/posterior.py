@@ -13,13 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, check_fits, covariance_matrix, task_evidence
+from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, task_evidence
 from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
 from metaprior.seeds import generator_of
 from metaprior.tasks import Padded, SharedInputs, Tasks, batches
-from metaprior.tasks.batches import LEAST_SHARED, buckets, pad, padded
+from metaprior.tasks.batches import LEAST_SHARED, buckets, pad
 
 
 class Conditional:
@@ -77,12 +77,6 @@ class Conditional:
     def jitter(self) -> float:
         """The largest jitter a factorisation of a context needed, relative to its diagonal."""
         return max(float(part.jitter.max()) for part in self.parts)
-
-
-def condition(prior: Prior, context: Tasks) -> Conditional:
-    """Condition a prior on each task's context; a task without points keeps the prior."""
-    check_fits(prior, context)
-    return Conditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
 
 
 class ContextBatch:
