@@ -18,7 +18,7 @@ from metaprior.tasks import Tasks, TrainedOn
 SIMPLE = ("last value", "gp per task")
 """What needs no other tasks: a learned prior has to beat both."""
 
-EPISODES = 4_000
+EPISODES = 2_000
 """Tasks that MAML is trained on in all, with repetition."""
 
 
