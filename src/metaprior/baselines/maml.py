@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, Unpack
 
@@ -179,7 +180,7 @@ class MAML(PointMethod):
         return -0.5 * (sum(found) / max(len(found), 1) + LOG_2PI + 1)
 
 
-class Episodes:
+class Episodes(ABC):
     """A pass over the meta-tasks in random order, some at a time."""
 
     def __init__(self, count: int, batch_size: int, seed: int) -> None:
@@ -189,8 +190,9 @@ class Episodes:
         for chosen in torch.randperm(self.count, generator=self.generator).split(self.batch_size):
             yield self.of(chosen)
 
+    @abstractmethod
     def of(self, chosen: Int[Tensor, " b"]) -> Episode:
-        raise NotImplementedError
+        """Some of the tasks, split into context and target."""
 
 
 class RandomEpisodes(Episodes):

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from metaprior.data import read_table
 from metaprior.errors import OptionError
-from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes
+from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
 from metaprior.tasks import Tasks
 
 
@@ -77,12 +77,13 @@ def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: 
 
 
 def hold_out(tasks: Tasks, seed: int) -> tuple[Tasks | None, Tasks]:
-    if len(tasks) < 3:
-        return None, tasks
-    return tasks.split(min(max(0.1, 5 / len(tasks)), 0.34), seed)
+    """Tasks to stop and to score by, if any can be spared, and the rest to learn from."""
+    share = spare(tasks)
+    return (None, tasks) if share is None else tasks.split(share, seed)
 
 
 def figure_text(found: dict[str, Any]) -> str:
+    """A mean with its standard error."""
     if found["mean"] is None:
         return "infinite"
     error = f" ± {found['stderr']:.2g}" if found["stderr"] is not None else ""

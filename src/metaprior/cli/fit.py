@@ -19,7 +19,7 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     if out.is_dir() or not out.parent.is_dir():
         raise OptionError(f"--out {out}: give the name of a file in a folder that exists.")
     held, training = hold_out(tasks, gp.seed)
-    gp.held_out = held if held is not None else None
+    gp.held_out = held
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         checkpoint.unlink()

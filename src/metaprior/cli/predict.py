@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,10 @@ from metaprior.cli.common import Screen
 from metaprior.data import check_output, read_table, write_table
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted, predict_table
-from metaprior.inference import Method
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import task_figure
 from metaprior.selection import load
-from metaprior.tasks import TrainedOn
+from metaprior.tasks import Columns, TrainedOn
 from metaprior.tasks.tables import in_days
 
 
@@ -38,16 +38,20 @@ def predict_model(
     check_output(out)
     method = load(model)
     columns = method.trained_on_.columns
+    if plot is not None:
+        if len(columns.x) != 1 or len(columns.y) != 1:
+            raise OptionError("--plot draws one target over one input column.")
+        prepare_folder(plot)
     given = read_table(table, delimiter)
     where = _where(at, columns.x, delimiter)
     found = predict_table(method, columns, given, where, wanted)
     _warn_range(method.trained_on_, found, screen)
     write_table(found, out)
     if out != "-":
-        tasks = len(set(zip(*(found[name].to_pylist() for name in columns.task), strict=True)))
+        tasks = len(_positions(found, columns.task))
         screen.say(f"{found.num_rows:,} predictions for {tasks:,} tasks written to {out}")
     if plot is not None:
-        _plot_tasks(method, given, where, wanted, plot, screen)
+        _plot_tasks(found, given, columns, wanted.level, plot, screen)
 
 
 def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
@@ -83,25 +87,26 @@ def _warn_range(trained_on: TrainedOn, found: pa.Table, screen: Screen) -> None:
             )
 
 
-def _plot_tasks(method: Method, given: pa.Table, where: Any, wanted: Wanted, folder: Path, screen: Screen) -> None:
-    columns = method.trained_on_.columns  # type: ignore[attr-defined]
-    if len(columns.x) != 1 or len(columns.y) != 1:
-        raise OptionError("--plot draws one target over one input column.")
-    prepare_folder(folder)
-    found = predict_table(method, columns, given, where, wanted)
-    owner = list(zip(*(found[name].to_pylist() for name in columns.task), strict=True))
-    known = list(zip(*(given[name].to_pylist() for name in columns.task), strict=True))
-    arrays = {name: found[name].to_numpy() for name in (columns.x[0], "mean", "lower", "upper")}
-    x, y = (given[name].to_numpy() for name in (columns.x[0], columns.y[0]))
-    for task in dict.fromkeys(owner):
-        rows = np.array([one == task for one in owner])
-        order = np.argsort(arrays[columns.x[0]][rows])
-        curves = {key: values[rows][order] for key, values in arrays.items()}
-        curves["x"] = curves.pop(columns.x[0])
-        mine = np.array([one == task for one in known])
-        curves |= {"context x": x[mine], "context y": y[mine]}
+def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, screen: Screen) -> None:
+    (x,), (y,) = columns.x, columns.y
+    arrays = {name: found[name].to_numpy() for name in (x, "mean", "lower", "upper")}
+    known = {name: given[name].to_numpy() for name in (x, y)}
+    rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
+    for task, rows in rows_of.items():
+        order = rows[np.argsort(arrays[x][rows])]
+        seen = known_of.get(task, np.zeros(0, dtype=int))
+        curves = {"x": arrays[x][order], "context x": known[x][seen], "context y": known[y][seen]}
+        curves |= {name: arrays[name][order] for name in ("mean", "lower", "upper")}
         label = " ".join(map(str, task))
-        figure = task_figure(curves, label, (columns.x[0], columns.y[0]), wanted.level)
+        figure = task_figure(curves, label, (x, y), level)
         safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)
-        write_whole(folder / f"{safe}.png", lambda part, figure=figure: figure.savefig(part, format="png", dpi=110))  # type: ignore[misc]
-    screen.say(f"pictures of {len(dict.fromkeys(owner))} tasks are in {folder}")
+        write_whole(folder / f"{safe}.png", partial(figure.savefig, format="png", dpi=110))
+    screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
+
+
+def _positions(table: pa.Table, names: Sequence[str]) -> dict[tuple[Any, ...], np.ndarray[Any, Any]]:
+    """The rows of each task."""
+    rows: dict[tuple[Any, ...], list[int]] = {}
+    for row, task in enumerate(zip(*(table[name].to_pylist() for name in names), strict=True)):
+        rows.setdefault(task, []).append(row)
+    return {task: np.array(found) for task, found in rows.items()}

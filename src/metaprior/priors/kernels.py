@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Unpack
 
 import torch
@@ -16,14 +17,15 @@ from metaprior.priors.networks import Network, NetworkOptions
 KERNELS = ("rbf", "matern", "deep")
 
 
-class FeatureKernel(Kernel):  # type: ignore[misc]
+class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
     """A base kernel on what is made of each point by itself: `features` are all that it sees of it."""
 
     has_lengthscale = False
     base_kernel: Kernel
 
+    @abstractmethod
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
-        raise NotImplementedError
+        """What is made of each point."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
         return self.base_kernel(self.features(x1), self.features(x2), diag=diag, **options)  # type: ignore[no-any-return]

@@ -36,19 +36,17 @@ Maker = Callable[[Tasks, int, Contexts | None], Choosable]
 
 
 def _prior(mean: str, kernel: str) -> Maker:
-    return lambda tasks, seed, _: MetaGP(
-        mean, kernel, max_epochs=300, held_out=_spare(tasks), seed=seed, progress=False
-    )
+    return lambda tasks, seed, _: MetaGP(mean, kernel, max_epochs=300, held_out=spare(tasks), seed=seed, progress=False)
 
 
 def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
-    epochs, spare = min(max(EPISODES // len(tasks), 1), 200), _spare(tasks) or 0.5
-    return MAML(contexts=contexts, max_epochs=epochs, patience=20, held_out=spare, seed=seed, progress=False)
+    epochs, share = min(max(EPISODES // len(tasks), 1), 200), spare(tasks) or 0.5
+    return MAML(contexts=contexts, max_epochs=epochs, patience=20, held_out=share, seed=seed, progress=False)
 
 
 def _network(tasks: Tasks, seed: int, contexts: Contexts | None) -> NeuralNetwork:
-    spare = _spare(tasks) or 0.5
-    return NeuralNetwork(contexts=contexts, max_epochs=300, held_out=spare, seed=seed, progress=False)
+    share = spare(tasks) or 0.5
+    return NeuralNetwork(contexts=contexts, max_epochs=300, held_out=share, seed=seed, progress=False)
 
 
 METHODS: dict[str, Maker] = {
@@ -57,7 +55,7 @@ METHODS: dict[str, Maker] = {
     "maml": _maml,
     "neural network": _network,
     "shared gp": _prior("constant", "matern"),
-    "last value": lambda tasks, seed, contexts: LastValue(contexts=contexts, held_out=_spare(tasks) or 0.5, seed=seed),
+    "last value": lambda tasks, seed, contexts: LastValue(contexts=contexts, held_out=spare(tasks) or 0.5, seed=seed),
     "gp per task": lambda tasks, seed, _: GPPerTask(),
 }
 
@@ -88,7 +86,7 @@ def load(path: str | Path) -> Any:
     return KINDS[state.kind].restored(state, path)
 
 
-def _spare(tasks: Tasks) -> float | None:
+def spare(tasks: Tasks) -> float | None:
     """The share of the tasks to stop by: a tenth, more where that is less than five, none where there are but two."""
     if len(tasks) < 3:
         return None
