@@ -10,7 +10,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
 from metaprior.progress import progress_bar
-from metaprior.scoring import Scores, Summary, evaluate, paired_difference
+from metaprior.scoring import Scores, Summary, evaluate, paired_difference, summarise
 from metaprior.seeds import generator_of
 from metaprior.selection.methods import METHODS, SIMPLE, make_method
 from metaprior.selection.splits import ContextsBySetting
@@ -41,7 +41,7 @@ class Comparison:
 
     def density(self, method: str) -> Summary:
         """Log density per point, averaged over the settings of each task."""
-        return _summary(self._by_task(method))
+        return summarise(torch.tensor(list(self._by_task(method).values()), dtype=torch.float64))
 
     def against(self, method: str, other: str) -> Summary:
         """By how much a method's log density is better than another's, on the same tasks."""
@@ -182,9 +182,3 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     ids = tuple(name for part in parts for name in part.ids)
     shared = [key for key in parts[0].values if all(key in part.values for part in parts)]
     return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in shared})
-
-
-def _summary(values: dict[object, float]) -> Summary:
-    found = torch.tensor(list(values.values()), dtype=torch.float64)
-    error = float(found.std() / len(found) ** 0.5) if len(found) > 1 else None
-    return Summary(float(found.mean()), error, len(found))
