@@ -59,6 +59,13 @@ def test_fit_says_what_it_saw_and_what_to_do_next(folder, tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+def test_embedded_tables_know_their_columns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run("fit", "elnino", "--epochs", 3, "--kernel", "rbf")
+    assert "month → temperature" in found.stderr
+    assert metaprior.load("elnino.metaprior").trained_on_.columns == (("year",), ("month",), ("temperature",))
+
+
 def test_quiet_and_json(folder, tmp_path):
     found = run("fit", folder / "early.csv", *NAMES, "--epochs", 5, "--out", tmp_path / "m", "--quiet")
     assert found.output == ""
@@ -105,6 +112,28 @@ def test_predict_draws_a_picture_of_each_task(folder, tmp_path):
     run("predict", folder / "m", folder / "late.csv", *options)
     assert len(list((tmp_path / "plots").glob("*.png"))) == 21
     assert "sample_2" in csv.read_csv(tmp_path / "p.csv").column_names
+
+
+def test_several_task_columns_with_dates_and_commas_from_parquet_to_pictures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tasks = [(site, patient) for site in ("a/b", "a b", "c") for patient in ("1", "2")]
+    days = np.datetime64("2020-01-01") + np.arange(5)
+    columns = {
+        "site": [site for site, _ in tasks for _ in days],
+        "patient": [patient for _, patient in tasks for _ in days],
+        "day": np.tile(days, len(tasks)),
+        "pulse, resting": [60.0 + len(site) + k for site, _ in tasks for k in range(len(days))],
+    }
+    pq.write_table(pa.table(columns), "t.parquet")
+    gp = metaprior.MetaGP("linear", "rbf", max_epochs=5, progress=False)
+    gp.fit(pa.table(columns), task=["site", "patient"], x="day", y="pulse, resting").save("m")
+    found = run("evaluate", "m", "t.parquet", "--context", "2", "--json")
+    assert "trained on 6 of these 6 tasks" in found.stderr
+    run("predict", "m", "t.parquet", "--at", "t.parquet", "--out", "p.parquet", "--plot", "plots")
+    table = pq.read_table("p.parquet")
+    assert table.column_names[:3] == ["site", "patient", "day"]
+    assert (table["day"].to_numpy()[:5] == days).all()
+    assert len(list(Path("plots").glob("*.png"))) == 6
 
 
 def test_evaluate_compares_and_warns_of_tasks_it_has_seen(folder):
@@ -176,6 +205,7 @@ def test_digits_are_a_table_too(tmp_path):
 
 BAD = {
     "no such file": (["fit", "nothing.csv", *NAMES, "--out", "m"], "no file nothing.csv, nor an embedded table"),
+    "columns not named": (["fit", "words.csv", "--x", "month"], "say which columns are what with --task, --y"),
     "a folder": (["fit", ".", *NAMES, "--out", "m"], "is a folder"),
     "empty": (["fit", "empty.csv", *NAMES, "--out", "m"], "empty.csv is empty"),
     "delimiter": (["fit", "semicolon.csv", *NAMES, "--out", "m"], "try --delimiter ';'"),

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import metaprior
-from metaprior.cli.common import Screen, chosen_contexts, read_tasks, split_names
+from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
 from metaprior.cli.compare import compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
@@ -84,9 +84,11 @@ def reproduce(
 
 
 TableArgument = Annotated[str, typer.Argument(help="A CSV or Parquet file, - for standard input, or elnino or digits.")]
-TaskOption = Annotated[str, typer.Option("--task", help="Column that names the task; several separated by commas.")]
-XOption = Annotated[str, typer.Option("--x", help="Input column; several separated by commas.")]
-YOption = Annotated[str, typer.Option("--y", help="Target column; several separated by commas.")]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", help="Column that names the task; several separated by commas.")
+]
+XOption = Annotated[str | None, typer.Option("--x", help="Input column; several separated by commas.")]
+YOption = Annotated[str | None, typer.Option("--y", help="Target column; several separated by commas.")]
 MissingOption = Annotated[str, typer.Option(help="Rows with missing values: error, or drop (and say so).")]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
@@ -98,13 +100,13 @@ UntilOption = Annotated[
 ]
 
 
-@app.command(epilog="Example: metaprior fit elnino --task year --x month --y temperature --out elnino.metaprior")
+@app.command(epilog="Example: metaprior fit icu.csv --task patient --x hour --y pulse --out pulse.metaprior")
 def fit(
     table: TableArgument,
-    task: TaskOption,
-    x: XOption,
-    y: YOption,
-    out: Annotated[Path, typer.Option(help="The model file to write.")],
+    task: TaskOption = None,
+    x: XOption = None,
+    y: YOption = None,
+    out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
     mean: Annotated[str, typer.Option(help=f"One of: {', '.join(MEANS)}.")] = "deep",
     kernel: Annotated[str, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = "deep",
     from_model: Annotated[
@@ -121,7 +123,7 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
-    tasks = read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
     start = start_of(from_model)
     options: dict[str, Any] = {"max_epochs": epochs, "device": device, "seed": seed}
     options["progress"] = False if quiet else "meta-learning"
@@ -131,7 +133,8 @@ def fit(
         )
         options["learn"] = ("mean", "noise")
     gp = MetaGP(mean, kernel, **options) if start is None else start.like_new(**options)
-    fit_model(tasks, gp, out, start=start, resume=resume, screen=screen)
+    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
+    fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
 
 
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
@@ -181,12 +184,12 @@ def evaluate(
     evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
 
 
-@app.command(epilog="Example: metaprior compare elnino --task year --x month --y temperature --out best.metaprior")
+@app.command(epilog="Example: metaprior compare icu.csv --task patient --x hour --y pulse --out best.metaprior")
 def compare(
     table: TableArgument,
-    task: TaskOption,
-    x: XOption,
-    y: YOption,
+    task: TaskOption = None,
+    x: XOption = None,
+    y: YOption = None,
     context: ContextOption = None,
     context_until: UntilOption = None,
     methods: Annotated[
@@ -203,7 +206,7 @@ def compare(
 ) -> None:
     """Which prior suits these tasks? All methods, cross-validated over tasks; one sentence to act on."""
     screen = Screen(quiet, as_json)
-    tasks = read_tasks(table, task, x, y, missing=missing, delimiter=delimiter, screen=screen)
+    tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)

@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.console import Console
 
-from metaprior.data import read_table
+from metaprior.data import COLUMNS, read_table
 from metaprior.errors import OptionError
 from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
-from metaprior.tasks import Tasks
+from metaprior.tasks import Columns, Tasks
 
 
 class Screen:
@@ -43,11 +43,23 @@ def split_names(text: str) -> list[str]:
     return names
 
 
-def read_tasks(table: str, task: str, x: str, y: str, *, missing: str, delimiter: str | None, screen: Screen) -> Tasks:
+def named_columns(table: str, task: str | None, x: str | None, y: str | None) -> Columns:
+    """The columns that `--task`, `--x` and `--y` name; embedded tables know their own."""
+    given = {"task": task, "x": x, "y": y}
+    lacking = [f"--{name}" for name, text in given.items() if text is None]
+    if lacking and table not in COLUMNS:
+        raise OptionError(
+            f"{table}: say which columns are what with {', '.join(lacking)}, such as --task patient --x hour --y pulse."
+        )
+    named = {name: tuple(split_names(text)) for name, text in given.items() if text is not None}
+    return COLUMNS[table]._replace(**named) if lacking else Columns(**named)
+
+
+def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen) -> Tasks:
     """A table as tasks, and a word on what was seen."""
     found = read_table(table, delimiter)
-    names = {"task": split_names(task), "x": split_names(x), "y": split_names(y)}
-    tasks = Tasks.from_table(found, **names, missing=missing)  # type: ignore[arg-type]
+    tasks = Tasks.from_table(found, **columns._asdict(), missing=missing)  # type: ignore[arg-type]
+    x, y = ", ".join(columns.x), ", ".join(columns.y)
     sizes = tasks.sizes
     screen.say(
         f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "

@@ -22,11 +22,7 @@ def evaluate_model(
 ) -> None:  # fmt: skip
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
     method = load(model)
-    names = method.trained_on_.columns
-    tasks = read_tasks(
-        table, ",".join(names.task), ",".join(names.x), ",".join(names.y), missing=missing, delimiter=delimiter,
-        screen=screen,
-    )  # fmt: skip
+    tasks = read_tasks(table, method.trained_on_.columns, missing=missing, delimiter=delimiter, screen=screen)
     seen = method.trained_on_.seen(tasks.ids)
     if seen:
         screen.say(

@@ -92,6 +92,7 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
     arrays = {name: found[name].to_numpy() for name in (x, "mean", "lower", "upper")}
     known = {name: given[name].to_numpy() for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
+    pictures: set[str] = set()
     for task, rows in rows_of.items():
         order = rows[np.argsort(arrays[x][rows])]
         seen = known_of.get(task, np.zeros(0, dtype=int))
@@ -100,6 +101,9 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
         label = " ".join(map(str, task))
         figure = task_figure(curves, label, (x, y), level)
         safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)
+        while safe.lower() in pictures:  # "a/b" and "a b" are two tasks
+            safe += "_"
+        pictures.add(safe.lower())
         write_whole(folder / f"{safe}.png", partial(figure.savefig, format="png", dpi=110))
     screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
 

@@ -1,6 +1,6 @@
 """Where it comes from: file readers, downloads, embedded tables."""
 
-from metaprior.data.embedded import EMBEDDED, load_digits, load_elnino
+from metaprior.data.embedded import COLUMNS, EMBEDDED, load_digits, load_elnino
 from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
 from metaprior.data.mnist import Images, load_mnist
@@ -8,6 +8,7 @@ from metaprior.data.physionet import VARIABLES, load_physionet
 from metaprior.data.tables import check_output, embedded_table, read_table, write_table
 
 __all__ = [
+    "COLUMNS",
     "DATASETS",
     "EMBEDDED",
     "VARIABLES",
