@@ -18,13 +18,16 @@ from metaprior.output import write_whole
 
 FORMATS = (".csv", ".parquet")
 
+HEAD = 65_536
+"""Bytes of a CSV file in which its first line ends."""
+
 
 def read_table(name: str, delimiter: str | None = None) -> pa.Table:
     """A table from a file, from standard input (`-`), or an embedded one by name."""
     if name in EMBEDDED:
         return embedded_table(name)
     if name == "-":
-        return _csv(sys.stdin.buffer.read(), "standard input", delimiter)
+        return _csv(pa.BufferReader(sys.stdin.buffer.read()), "standard input", delimiter)
     path = Path(name)
     if path.is_dir():
         raise DataError(f"{path} is a folder: give a table, one of {', '.join(FORMATS)}.")
@@ -32,7 +35,8 @@ def read_table(name: str, delimiter: str | None = None) -> pa.Table:
         raise DataError(f"there is no file {path}, nor an embedded table of that name ({', '.join(EMBEDDED)}).")
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
-    return _csv(path.read_bytes(), str(path), delimiter)
+    with pa.OSFile(str(path)) as file:
+        return _csv(file, str(path), delimiter)
 
 
 def write_table(table: pa.Table, name: str) -> None:
@@ -84,29 +88,32 @@ def _parquet(path: Path) -> pa.Table:
     return _checked(table, str(path))
 
 
-def _csv(content: bytes, name: str, delimiter: str | None) -> pa.Table:
-    if not content.strip():
+def _csv(source: pa.NativeFile, name: str, delimiter: str | None) -> pa.Table:
+    """Read block by block: the text is never in memory as a whole."""
+    start = source.read(HEAD)
+    source.seek(0)
+    if not start.strip():
         raise DataError(f"{name} is empty.")
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{name} is no UTF-8 text (byte {error.start}): save it as UTF-8, or convert it with iconv."
-        ) from None
     try:
         options = csv.ParseOptions(delimiter=delimiter or ",")
         empty = csv.ConvertOptions(strings_can_be_null=True)  # an empty task column is missing, not a task called ""
-        table = csv.read_csv(pa.BufferReader(content), parse_options=options, convert_options=empty)
-    except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{name} cannot be read as a table: {_first_line(error)}{_hint(content, delimiter)}") from None
-    if table.num_columns == 1 and (hint := _hint(content, delimiter)):
+        table = csv.read_csv(source, parse_options=options, convert_options=empty)
+        pa.default_memory_pool().release_unused()  # what parsing took is twice the table
+        first_line = start.split(b"\n", 1)[0].decode("utf-8")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+            raise DataError(f"{name} is no UTF-8 text: save it as UTF-8, or convert it with iconv.") from None
+        hint = _hint(start.split(b"\n", 1)[0].decode("utf-8", "replace"), delimiter)
+        raise DataError(f"{name} cannot be read as a table: {_first_line(error)}{hint}") from None
+    if any(pa.types.is_binary(field.type) for field in table.schema):  # what Arrow makes of text it cannot decode
+        raise DataError(f"{name} is no UTF-8 text: save it as UTF-8, or convert it with iconv.")
+    if table.num_columns == 1 and (hint := _hint(first_line, delimiter)):
         raise DataError(f"{name} has one column, {table.column_names[0]!r}.{hint}")
     return _checked(table, name)
 
 
-def _hint(content: bytes, delimiter: str | None) -> str:
+def _hint(line: str, delimiter: str | None) -> str:
     """Which delimiter the first line seems to have, if it is another one."""
-    line = content.split(b"\n", 1)[0].decode("utf-8", "replace")
     for sign, said in ((";", "';'"), ("\t", "$'\\t'"), ("|", "'|'"), (",", "','")):
         if sign != (delimiter or ",") and sign in line:
             return f" Its first line has {said}: try --delimiter {said}."

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from metaprior.errors import DataError
 from metaprior.tasks._checks import Missing, check_missing_option
@@ -42,10 +44,12 @@ def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Mi
     columns = Columns(_names(task), _names(x), _names(y))
     _check_columns(frame, columns)
     owner, ids = _owners(frame, columns.task)
-    order = np.argsort(owner, kind="stable")
-    matrix = torch.from_numpy(_numbers(frame, columns.x + columns.y, dates=columns.x)[order])
-    d = len(columns.x)
-    tasks = assemble(matrix[:, :d].clone(), matrix[:, d:].clone(), owner[order], ids, columns, order, missing)
+    pa.default_memory_pool().release_unused()  # naming the tasks takes more than the column has
+    together = bool((owner[1:] >= owner[:-1]).all())
+    order = np.arange(len(owner), dtype=np.int32) if together else np.argsort(owner, kind="stable")
+    _check_numbers(frame, columns)
+    x_values, y_values = (_numbers(frame, names, order) for names in (columns.x, columns.y))
+    tasks = assemble(x_values, y_values, owner if together else owner[order], ids, columns, order, missing)
     dated = [name for name in columns.x if holds_dates(frame, name)]
     return replace(tasks, notes=(*(f"column {name!r}: dates, in {DAYS}" for name in dated), *tasks.notes))
 
@@ -94,7 +98,7 @@ def _owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, li
     keys = [(value,) for value in ids]
     for name in names[1:]:
         codes, values = _codes(frame, name)
-        owner, pairs = _encode(pa.array(owner * len(values) + codes))
+        owner, pairs = _encode(pa.array(owner.astype(np.int64) * len(values) + codes))
         keys = [(*keys[pair // len(values)], values[pair % len(values)]) for pair in pairs]
     return owner, keys
 
@@ -120,25 +124,33 @@ def _encode(array: Any) -> tuple[Array, list[Any]]:
     if pa.types.is_dictionary(array.type):  # categories may be unused or out of order: encode what is there
         array = array.cast(array.type.value_type)
     coded = array.dictionary_encode()
-    return coded.indices.to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary.to_pylist()
+    return coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
 
 
-def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], dates: Sequence[str]) -> Array:
-    """The number columns side by side; everything that is no number is said at once. dates: where those may be."""
-    numbers = np.empty((len(frame), len(names)))
+def _check_numbers(frame: nw.DataFrame[Any], columns: Columns) -> None:
+    """Inputs hold numbers or dates, targets numbers; everything that is neither is said at once."""
     wrong = []
-    for k, name in enumerate(names):
+    for name in columns.x + columns.y:
         array = _arrow(frame, name)
-        if array is not None and name in dates and _is_date(array.type):
-            numbers[:, k] = _days(array)
-        elif array is not None and _is_numeric(array.type):
-            integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
-            numbers[:, k] = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        else:
+        dated = array is not None and name in columns.x and _is_date(array.type)
+        if array is None or not (dated or _is_numeric(array.type)):
             wrong.append(f"column {name!r} must hold numbers, but {_what_it_holds(frame, name, array)}")
     if wrong:
         raise DataError("; ".join(wrong) + ".")
-    return numbers
+
+
+def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Float[Tensor, "N k"]:
+    """The columns side by side, their rows in this order."""
+    numbers = np.empty((len(frame), len(names)))
+    for k, name in enumerate(names):
+        array = _arrow(frame, name)
+        if _is_date(array.type):
+            column = _days(array)
+        else:
+            integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
+            column = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers[:, k] = column[order]
+    return torch.from_numpy(numbers)
 
 
 def holds_dates(frame: nw.DataFrame[Any], name: str) -> bool:

@@ -274,7 +274,7 @@ def assemble(
     keep, notes = usable_rows(x, y, columns.x + columns.y, task_of_row, rows, missing)
     if not bool(keep.all()):
         x, y, owner = x[keep], y[keep], owner[keep.numpy()]
-    sizes = torch.bincount(torch.from_numpy(owner), minlength=len(ids))
+    sizes = torch.from_numpy(np.bincount(owner, minlength=len(ids)))
     empty = torch.nonzero(sizes == 0)[:, 0].tolist()
     if empty:  # only where rows were dropped: a task that came without rows is refused before
         named = ", ".join(repr(ids[i]) for i in empty[:3])
