@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from metaprior import DataError, MetaGP, Method, NotFittedError, OptionError, Prior, Tasks, condition, evidence
+from metaprior import (
+    DataError,
+    LearnedPrior,
+    MetaGP,
+    Method,
+    NotFittedError,
+    OptionError,
+    Prior,
+    Tasks,
+    condition,
+    evidence,
+)
 from metaprior.priors import DeepMean
 from tests.problems import known_rbf
 from tests.test_learning import sines
@@ -32,13 +43,13 @@ def test_it_is_a_method_and_fit_returns_it():
 def test_constructor_arguments_are_stored_untouched():
     mean, kernel = DeepMean(1, hidden=(3,), seed=0), known_rbf().kernel
     arguments = {"mean": mean, "kernel": kernel, "hidden": [5], "learn": ["mean"], "noise": 0.1, "max_epochs": 3}
-    gp = MetaGP(**arguments, progress=False)
+    gp = LearnedPrior(**arguments, progress=False)
     before = [p.clone() for p in mean.parameters()]
     gp.fit(in_units())
     for name, value in arguments.items():
         assert getattr(gp, name) is value
     assert all(torch.equal(a, b) for a, b in zip(before, mean.parameters(), strict=True))
-    assert set(inspect.signature(MetaGP).parameters) == {k for k in vars(gp) if not k.endswith("_")}
+    assert set(inspect.signature(LearnedPrior).parameters) == {k for k in vars(gp) if not k.endswith("_")}
     assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "trained_on_", "training_"}
 
 

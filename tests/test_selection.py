@@ -123,8 +123,8 @@ def test_a_gp_for_each_task_needs_no_other_tasks():
 
 def test_a_portrait_is_the_prior_in_units():
     gp = make_method("learned mean", seasons()).fit(seasons())
-    curves = portrait(gp)
-    posterior = gp.condition([], []).at(curves["x"])
+    curves = portrait(gp, gp.trained_on_)
+    posterior = gp.condition(Tasks.empty(["new"], 1, 1)).at(curves["x"])
     assert curves["mean"] == pytest.approx(posterior.mean[:, 0].numpy())
     assert curves["sd"] == pytest.approx(posterior.function.sd[:, 0].numpy(), rel=1e-6)
     assert np.diag(curves["correlation"]) == pytest.approx(1.0)

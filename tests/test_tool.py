@@ -155,7 +155,7 @@ def test_show_tells_and_draws(folder, tmp_path):
     assert "40 tasks, 480 rows" in found.stdout
     page = (tmp_path / "model.html").read_text()
     assert page.count("data:image/png") == 5
-    assert json.loads(run("show", folder / "m", "--json").stdout)["kind"] == "metagp"
+    assert json.loads(run("show", folder / "m", "--json").stdout)["kind"] == "prior"
 
 
 def test_compare_ends_in_a_sentence(folder, tmp_path):

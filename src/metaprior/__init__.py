@@ -12,7 +12,8 @@ from metaprior.errors import (
 )
 from metaprior.inference import Conditional, Evidence, Method, Posterior, Predictive, condition, evidence
 from metaprior.learning import Training, meta_train
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
+from metaprior.model import MetaGP, load
 from metaprior.priors import (
     CONFIGURATIONS,
     DeepKernel,
@@ -24,7 +25,6 @@ from metaprior.priors import (
     make_prior,
 )
 from metaprior.scoring import Scores, Summary, paired_difference, score
-from metaprior.selection import load
 from metaprior.tasks import Scaler, Task, Tasks
 
 __version__ = "0.1.0"
@@ -41,6 +41,7 @@ __all__ = [
     "FixedMean",
     "FixedNoise",
     "LearnedNoise",
+    "LearnedPrior",
     "MetaGP",
     "MetapriorError",
     "Method",

@@ -49,6 +49,21 @@ class State:
         """Those of its tensors whose names begin so, without that beginning."""
         return {name[len(prefix) :]: value for name, value in self.tensors.items() if name.startswith(prefix)}
 
+    def with_parts(self, parts: Mapping[str, State]) -> State:
+        """The same with what other methods have learned, each under a name: `method(name)` makes it again."""
+        held = {
+            name: {"kind": part.kind, "structure": part.structure, "about": part.about} for name, part in parts.items()
+        }
+        tensors = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.tensors.items()}
+        return State(self.kind, self.structure | {"parts": held}, self.tensors | tensors, self.about)
+
+    def method(self, name: str) -> Any:
+        """One of the methods it holds, from the closed list of kinds."""
+        held = dict(self.structure["parts"])[name]
+        return _kind(str(held["kind"])).from_state(
+            State(held["kind"], dict(held["structure"]), self.part(f"{name}/"), dict(held["about"]))
+        )
+
 
 def write_state(path: Path, state: State) -> None:
     """Write a model file, whole or not at all: the file that was there stays until the new one is complete."""
@@ -111,10 +126,33 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
+_KINDS: dict[str, type[Saved]] = {}
+"""What a file may hold: the classes of this package that say what kind they are."""
+
+
+def _kind(name: str) -> type[Saved]:
+    if name not in _KINDS:
+        raise DataError(f"it holds a {name!r}, which is no model that this version knows.")
+    return _KINDS[name]
+
+
+def load_method(path: str | Path) -> Any:
+    """The method that a model file holds, whatever its kind."""
+    state = read_state(Path(path))
+    if state.kind not in _KINDS:
+        raise DataError(f"{path} holds a {state.kind!r}, which is no model that this version knows.")
+    return _KINDS[state.kind].restored(state, path)
+
+
 class Saved(ABC):
     """A method that can be kept in a file. `trained_on_` and `scores_`, where it has them, go with it."""
 
     kind: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in vars(cls):
+            _KINDS[cls.kind] = cls
+
     trained_on_: TrainedOn
     scores_: dict[str, Any]
 

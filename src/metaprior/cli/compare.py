@@ -7,6 +7,7 @@ from pathlib import Path
 
 from metaprior.cli.common import Screen
 from metaprior.experiments import Results
+from metaprior.model import MetaGP
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
 from metaprior.selection import ContextsBySetting, compare, make_method
@@ -46,6 +47,6 @@ def compare_methods(
     if out is not None:
         winner = make_method(found.best, tasks, seed, contexts).fit(tasks)
         winner.scores_ = {n: described_scores(found.scores[found.best, n]) for n in found.settings}
-        winner.save(out)
+        MetaGP.of(winner).save(out)
         screen.say(f"{found.best}, fitted on all tasks, is in {out}")
     screen.result({"best": found.best, "verdict": found.verdict(), "folder": str(folder)})

@@ -9,8 +9,9 @@ from rich.table import Table
 from metaprior.baselines import GPPerTask, LastValue
 from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks
 from metaprior.inference import Method
+from metaprior.model import load
 from metaprior.scoring import Scores, evaluate, paired_difference
-from metaprior.selection import ContextsBySetting, load
+from metaprior.selection import ContextsBySetting
 from metaprior.tasks import Tasks
 
 SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")

@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.table import Table
 
 from metaprior.cli.common import Screen, figure_text, hold_out
-from metaprior.errors import DataError, OptionError
-from metaprior.model import MetaGP
-from metaprior.selection import default_sizes, load, random_sizes
+from metaprior.errors import OptionError
+from metaprior.model import MetaGP, load
+from metaprior.selection import default_sizes, random_sizes
 from metaprior.selection.portrait import held_out_scores
 from metaprior.tasks import Tasks, TrainedOn
 
@@ -18,8 +18,8 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     """Meta-learn, score on held-out tasks beside `vanilla`, and write the model."""
     if out.is_dir() or not out.parent.is_dir():
         raise OptionError(f"--out {out}: give the name of a file in a folder that exists.")
-    held, training = hold_out(tasks, gp.seed)
-    gp.held_out = held
+    held, training = hold_out(tasks, gp.options["seed"])
+    gp.options["held_out"] = held
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
@@ -43,8 +43,9 @@ def _score_held_out(gp: MetaGP, training: Tasks, held: Tasks | None, screen: Scr
     if held is None or int(held.sizes.max()) < 2:
         screen.say("too few tasks or points to hold any out: no scores.")
         return
-    contexts = random_sizes(default_sizes(held), gp.seed)
-    plain = MetaGP("zero", "rbf", held_out=held, seed=gp.seed, progress=False).fit(training)
+    seed = gp.options["seed"]
+    contexts = random_sizes(default_sizes(held), seed)
+    plain = MetaGP("zero", "rbf", held_out=held, seed=seed, progress=False).fit(training)
     gp.scores_ = held_out_scores(gp, held, contexts)
     beside = held_out_scores(plain, held, contexts)
     table = Table(
@@ -64,7 +65,4 @@ def start_of(path: str | None) -> MetaGP | None:
     """The model that learning goes on from."""
     if path is None:
         return None
-    found = load(path)
-    if not isinstance(found, MetaGP):
-        raise DataError(f"{path} holds a {found.kind}; learning can go on from a prior (mean and kernel) only.")
-    return found
+    return load(path)

@@ -15,9 +15,9 @@ from metaprior.cli.common import Screen
 from metaprior.data import check_output, read_table, write_table
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted, predict_table
+from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import task_figure
-from metaprior.selection import load
 from metaprior.tasks import Columns, TrainedOn
 from metaprior.tasks.tables import in_days
 

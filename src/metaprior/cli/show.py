@@ -9,17 +9,17 @@ from typing import Any
 from rich.table import Table
 
 from metaprior.cli.common import Screen, figure_text
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
+from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
-from metaprior.selection import load
 from metaprior.selection.portrait import portrait
 
 
 def show_model(path: str, folder: Path | None, screen: Screen) -> None:
     """What a model file holds, and a page of pictures."""
-    method = load(path)
-    trained_on = method.trained_on_
+    gp = load(path)
+    method, trained_on = gp.method_, gp.trained_on_
     facts: dict[str, Any] = {
         "kind": method.kind,
         "structure": _structure(method),
@@ -36,7 +36,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         f"{trained_on.sizes[1]} points each",
         "file": f"{os.path.getsize(path):,} bytes",
     }
-    for n, found in method.scores_.items():
+    for n, found in gp.scores_.items():
         label = f"held out, from {n}" + (" points" if n.isdigit() else "")
         facts[label] = f"MSE {figure_text(found['mse'])}, log density {figure_text(found['log_likelihood'])}"
     table = Table(show_header=False)
@@ -48,7 +48,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         prepare_folder(folder)
         names = (str(trained_on.columns.x[0]), str(trained_on.columns.y[0]))
         pictures = {}
-        for name, figure in model_figures(portrait(method), method.scores_, names).items():
+        for name, figure in model_figures(portrait(method, trained_on), gp.scores_, names).items():
             pictures[name] = folder / f"{name}.png"
             write_whole(pictures[name], lambda part, figure=figure: figure.savefig(part, format="png", dpi=130))  # type: ignore[misc]
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
@@ -56,7 +56,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
 
 
 def _structure(method: Any) -> str:
-    if isinstance(method, MetaGP):
+    if isinstance(method, LearnedPrior):
         return f"mean {method.mean}, kernel {method.kernel}, hidden layers {list(method.hidden)}"
     if hasattr(method, "basis_"):
         return f"{method.basis_.size} basis functions, {method.rank_} components"

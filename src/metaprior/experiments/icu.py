@@ -17,7 +17,7 @@ from metaprior.experiments.results import Results
 from metaprior.experiments.running import INITIALISATION, components_record, fit_maml, timed, training_record
 from metaprior.inference import InUnits, Method, Predictive
 from metaprior.learning import OptimizerName, Weighting
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.progress import progress_bar
 from metaprior.scoring import score
@@ -85,7 +85,7 @@ def run(options: Options) -> Results:
                 posterior = method.predict(patients.context, patients.target)
                 scores = score(posterior, patients.target)
                 results.add(name, variable, scores, PUBLISHED["icu"].get(name))
-            if isinstance(method, (MetaGP, NeuralNetwork, MAML)):
+            if isinstance(method, (LearnedPrior, NeuralNetwork, MAML)):
                 settings["training"][f"{name}, {variable}"] = training_record(method)
             if isinstance(method, FPCA):
                 settings.setdefault("fpca", {})[variable] = components_record(method)
@@ -114,7 +114,7 @@ class _Patients:
         self.context, self.target = both_days
         self.notes = [f"set-a, {variable}: {note}" for note in meta.notes]
         self.notes += [f"set-b, {variable}: {note}" for note in test.notes]
-        self._vanilla: MetaGP | None = None
+        self._vanilla: LearnedPrior | None = None
 
     def fit(self, name: str) -> Method:
         """A method by name, fitted on set-a."""
@@ -144,12 +144,12 @@ class _Patients:
         kind = {"last value": LastValue, "context mean": ContextMean}[name]
         return kind(contexts=_as_at_test, held_out=self.held_out, seed=seed).fit(self.training)
 
-    def _learned(self, name: str) -> MetaGP:
+    def _learned(self, name: str) -> LearnedPrior:
         if name == "vanilla" and self._vanilla is not None:
             return self._vanilla
         optimizer = self.options.learned_by
         epochs = EPOCHS[optimizer]
-        gp = MetaGP(
+        gp = LearnedPrior(
             *CONFIGURATIONS[name],
             hidden=HIDDEN,
             gain=GAIN,

@@ -24,7 +24,7 @@ from metaprior.experiments.running import (
 )
 from metaprior.inference import Method
 from metaprior.learning import OptimizerName
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
@@ -139,7 +139,7 @@ class _Experiment:
                 progress=self.options.progress,
                 beside_paper=not self.options.quick,
             )
-        if isinstance(method, (MetaGP, NeuralNetwork, MAML)) and name != "linear limit":
+        if isinstance(method, (LearnedPrior, NeuralNetwork, MAML)) and name != "linear limit":
             self.results.settings["training"][name] = training_record(method)
         if isinstance(method, FPCA):
             self.results.settings["fpca"] = components_record(method)
@@ -203,19 +203,19 @@ class _Experiment:
             return self.fitted[name]
         return self._learned(name, self.floor)
 
-    def _vanilla(self) -> MetaGP:
+    def _vanilla(self) -> LearnedPrior:
         """The prior whose kernel and noise `mean fit on target` takes."""
         if "vanilla" not in self.fitted:
             with timed(self.results, "vanilla"):
                 self.fitted["vanilla"] = self._learned("vanilla", self.floor)
         found = self.fitted["vanilla"]
-        assert isinstance(found, MetaGP)
+        assert isinstance(found, LearnedPrior)
         return found
 
-    def _learned(self, name: str, floor: float, brief: bool = False) -> MetaGP:
+    def _learned(self, name: str, floor: float, brief: bool = False) -> LearnedPrior:
         optimizer = "lbfgs" if brief else self.options.learned_by
         label = f"noise floor {floor:g}" if brief else name
-        gp = MetaGP(
+        gp = LearnedPrior(
             *CONFIGURATIONS[name],
             noise_floor=floor,
             hidden=HIDDEN,
@@ -228,7 +228,7 @@ class _Experiment:
         )
         return gp.fit(self.images.training)
 
-    def _linear_limit(self) -> MetaGP:
+    def _linear_limit(self) -> LearnedPrior:
         """The GP with the training images' own mean and covariance, and the noise that suits held-out images best."""
         moments = grid_moments(self.images.training)
         limits = {noise: linear_limit(self.images.training, noise, moments) for noise in FLOORS}
@@ -262,13 +262,13 @@ def grid_moments(tasks: Tasks) -> Moments:
     return batch.mean[0, :, 0], batch.scatter[0]
 
 
-def linear_limit(training: Tasks, noise: float, moments: Moments | None = None) -> MetaGP:
+def linear_limit(training: Tasks, noise: float, moments: Moments | None = None) -> LearnedPrior:
     """The GP with the tasks' own mean and covariance on their grid: what a Gaussian can reach."""
     mean, covariance = moments or grid_moments(training)
     width = int(training.x[: len(mean), 1].max()) + 1
     some = training.select(range(min(100, len(training))))
     at = GridKernel(covariance, width)
-    return MetaGP(lambda x: mean[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None).fit(some)
+    return LearnedPrior(lambda x: mean[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None).fit(some)
 
 
 class GridKernel(Kernel):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
 from metaprior.inference import Method
 from metaprior.learning import RATES
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import NetworkOptions
 from metaprior.progress import progress_bar
 from metaprior.scoring import evaluate
@@ -79,11 +79,11 @@ def components_record(fpca: FPCA) -> dict[str, Any]:
     }
 
 
-def training_record(gp: MetaGP | NeuralNetwork | MAML) -> dict[str, Any]:
+def training_record(gp: LearnedPrior | NeuralNetwork | MAML) -> dict[str, Any]:
     """How a prior or a network was trained and how that went, for the settings."""
     training = gp.training_
     chosen: dict[str, Any] = {}
-    if isinstance(gp, MetaGP):
+    if isinstance(gp, LearnedPrior):
         rate = RATES[gp.optimizer] if gp.learning_rate is None else gp.learning_rate
         chosen = {"learning_rate": rate, "patience": gp.patience}
     return chosen | {

@@ -22,7 +22,7 @@ from metaprior.experiments.running import (
     training_record,
 )
 from metaprior.inference import condition
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior
 from metaprior.tasks import Tasks
 
@@ -98,11 +98,11 @@ def _without_known_kernel(name: str, meta: Tasks, options: Options) -> FPCA | MA
     return fit_maml(meta, options, 0.1, hidden=HIDDEN)
 
 
-def _with_mean(name: str, options: Options) -> MetaGP:
+def _with_mean(name: str, options: Options) -> LearnedPrior:
     mean = {"zero mean": "zero", "true mean": _sine, "learned mean": "deep"}[name]
     sgd = options.learned_by == "algorithm1"
     epochs = PAPER_EPOCHS if sgd else None
-    return MetaGP(
+    return LearnedPrior(
         mean,
         _rbf(),
         noise=NOISE,
@@ -118,7 +118,7 @@ def _with_mean(name: str, options: Options) -> MetaGP:
     )
 
 
-def _draw_mean(results: Results, gp: MetaGP) -> None:
+def _draw_mean(results: Results, gp: LearnedPrior) -> None:
     with torch.no_grad():
         results.curves["learned mean"] = gp.prior_.at(_grid()).mean[:, 0].numpy()
 

@@ -23,9 +23,9 @@ from metaprior.experiments.running import (
 )
 from metaprior.inference import Method
 from metaprior.learning import OptimizerName
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
-from metaprior.scoring import Scores
+from metaprior.scoring import Scores, evaluate
 from metaprior.seeds import generator_of
 from metaprior.tasks import ContextTarget, Tasks
 
@@ -76,7 +76,7 @@ def run(options: Options) -> Results:
                 continue
             method = _fitted(name, floor, training, held_out, options)
             score_contexts(results, name, method, contexts)
-        if isinstance(method, (MetaGP, MAML)) and name != "linear limit":
+        if isinstance(method, (LearnedPrior, MAML)) and name != "linear limit":
             settings["training"][name] = training_record(method)
         if isinstance(method, FPCA):
             settings["fpca"] = components_record(method)
@@ -105,14 +105,14 @@ def choose_floor(training: Tasks, held_out: Tasks, options: Options, seed: int) 
     tried = {}
     for floor in FLOORS:
         gp = _learned("learned both", floor, held_out, options, brief=True).fit(training)
-        tried[floor] = [gp.score(held_out, n, seed=seed).summary("mse").mean for n in SETTINGS]
+        tried[floor] = [evaluate(gp, *held_out.context_target(n, seed)).summary("mse").mean for n in SETTINGS]
     best = min(FLOORS, key=lambda floor: sum(tried[floor]))
     return best, {f"{floor:g}": [round(mse, 5) for mse in found] for floor, found in tried.items()}
 
 
-def linear_limit(noise: float) -> MetaGP:
+def linear_limit(noise: float) -> LearnedPrior:
     """The GP with the step process's own mean and covariance: what a Gaussian with this noise can reach."""
-    return MetaGP(lambda x: torch.full_like(x[..., 0], 0.5), StepKernel(), noise=noise, learn=(), scale=False)
+    return LearnedPrior(lambda x: torch.full_like(x[..., 0], 0.5), StepKernel(), noise=noise, learn=(), scale=False)
 
 
 class StepKernel(Kernel):  # type: ignore[misc]
@@ -167,11 +167,11 @@ def _fitted(name: str, floor: float, training: Tasks, held_out: Tasks, options: 
     return _learned(name, floor, held_out, options).fit(training)
 
 
-def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> MetaGP:
+def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> LearnedPrior:
     mean, kernel = CONFIGURATIONS[name]
     optimizer = "lbfgs" if brief else options.learned_by
     epochs = 300 if brief else EPOCHS[optimizer]
-    return MetaGP(
+    return LearnedPrior(
         mean,
         kernel,
         noise_floor=floor,

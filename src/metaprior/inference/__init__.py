@@ -3,10 +3,14 @@
 from metaprior.inference.conditioning import condition
 from metaprior.inference.evidence import Evidence, evidence, summed_evidence, task_evidence
 from metaprior.inference.factor import JITTER, factor
-from metaprior.inference.gaussian import GaussianMarginals, Interval
+from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.inference.marginals import Interval, Marginals
 from metaprior.inference.method import Method, Predictive
+from metaprior.inference.mixtures import MixturePosterior, by_evidence
 from metaprior.inference.posterior import Conditional, ContextBatch, Posterior
+from metaprior.inference.student import StudentPosterior
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
+from metaprior.inference.warped import WarpedPosterior
 
 __all__ = [
     "JITTER",
@@ -16,11 +20,16 @@ __all__ = [
     "GaussianMarginals",
     "InUnits",
     "Interval",
+    "Marginals",
     "Method",
+    "MixturePosterior",
     "Posterior",
     "Predictive",
+    "StudentPosterior",
     "UserConditional",
     "UserPosterior",
+    "WarpedPosterior",
+    "by_evidence",
     "condition",
     "evidence",
     "factor",

@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference.factor import factor, inverse, mean_over, padded_identity
 from metaprior.priors import AtPoints, Prior
+from metaprior.priors.kernels import FeatureKernel, InnerProduct
 from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
 LOG_2PI = math.log(2 * math.pi)
@@ -58,19 +59,36 @@ def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable], at_distin
     z = at_inputs(prior, batch, at_distinct)
     if isinstance(batch, Padded):
         residual = torch.where(batch.mask[..., None], batch.y - z.mean, 0.0)
-        A, names = covariance_matrix(prior, z, batch.mask), [ids[i] for i in batch.tasks.tolist()]
-        scale = mean_over(A.detach().diagonal(dim1=-2, dim2=-1), batch.mask)
-        quadratic, _, logdet, jitter = gaussian_terms(A, residual, None, names, scale)
+        names = [ids[i] for i in batch.tasks.tolist()]
+        quadratic, _, logdet, jitter = prior_terms(prior, z, residual, None, names, batch.mask)
         fit, sizes = quadratic.sum(-1), batch.mask.sum(1).to(quadratic)
     else:
         count, n, p = batch.y.shape
         columns = (batch.y - z.mean).permute(1, 0, 2).reshape(1, n, count * p)
-        A, names = covariance_matrix(prior, z), [ids[int(batch.tasks[0])]]
-        quadratic, _, logdet, jitter = gaussian_terms(A, columns, None, names)
+        quadratic, _, logdet, jitter = prior_terms(prior, z, columns, None, [ids[int(batch.tasks[0])]])
         fit, logdet = quadratic.reshape(count, p).sum(-1), logdet.expand(count)
         sizes = torch.full_like(fit, n)
-    p = batch.y.shape[-1]
-    return Evidence(-0.5 * fit, -0.5 * p * logdet, -0.5 * p * LOG_2PI * sizes, jitter)
+    return Evidence(*evidence_terms(prior, fit, logdet, sizes, batch.y.shape[-1]), jitter)
+
+
+def evidence_terms(
+    prior: Prior, quadratic: Float[Tensor, " b"], logdet: Float[Tensor, " b"], sizes: Float[Tensor, " b"], p: int
+) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """Data fit, complexity and normaliser of tasks, from `rᵀA⁻¹r` (over all outputs), `log|A|` and their sizes."""
+    complexity = -0.5 * p * logdet
+    if prior.degrees is None:
+        return -0.5 * quadratic, complexity, -0.5 * p * LOG_2PI * sizes
+    fit, normaliser = student_terms(quadratic, p * sizes, prior.degrees())
+    return fit, complexity, normaliser
+
+
+def student_terms(
+    quadratic: Float[Tensor, " b"], count: Float[Tensor, " b"], degrees: Float[Tensor, "*b"]
+) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
+    """What takes the place of data fit and normaliser under a Student-t process, for `count` values a task."""
+    fit = -0.5 * (degrees + count) * torch.log1p(quadratic / (degrees - 2))
+    normaliser = torch.lgamma((degrees + count) / 2) - torch.lgamma(degrees / 2)
+    return fit, normaliser - 0.5 * count * ((degrees - 2) * math.pi).log()
 
 
 def summed_evidence(
@@ -95,16 +113,16 @@ def summed_evidence(
 def _batch_sum(
     prior: Prior, batch: Batch, ids: Sequence[Hashable], per_point: bool, at_distinct: AtPoints | None
 ) -> Evidence:
-    if isinstance(batch, Padded):
+    if isinstance(batch, Padded) or prior.degrees is not None:  # tasks enter one by one
         terms = task_evidence(prior, batch, ids, at_distinct)
-        weight = 1 / batch.mask.sum(1).to(terms[0]) if per_point else torch.ones_like(terms[0])
+        sizes = batch.mask.sum(1).to(terms[0]) if isinstance(batch, Padded) else terms[0].new_tensor(batch.y.shape[1])
+        weight = 1 / sizes.expand_as(terms[0]) if per_point else torch.ones_like(terms[0])
         fit, complexity, normaliser = ((weight * term).sum() for term in terms.terms)
         return Evidence(fit, complexity, normaliser, terms.jitter)
     z = at_inputs(prior, batch, at_distinct)
     count, n, p = batch.y.shape
-    quadratic, trace, logdet, jitter = gaussian_terms(
-        covariance_matrix(prior, z), batch.mean - z.mean, batch.scatter, [ids[int(batch.tasks[0])]]
-    )
+    names = [ids[int(batch.tasks[0])]]
+    quadratic, trace, logdet, jitter = prior_terms(prior, z, batch.mean - z.mean, batch.scatter, names)
     half = -0.5 * (count / n if per_point else count)
     fit, normaliser = quadratic.sum() + trace.sum(), logdet.new_tensor(p * n * LOG_2PI)
     return Evidence(half * fit, half * p * logdet.sum(), half * normaliser, jitter)
@@ -116,6 +134,51 @@ def at_inputs(prior: Prior, batch: Batch, at_distinct: AtPoints | None = None) -
     if prior.has_own_means:  # the same point has another mean in another task
         return prior.at(inputs.distinct[inputs.index])
     return (prior.at(inputs.distinct) if at_distinct is None else at_distinct).gather(inputs.index)
+
+
+def prior_terms(
+    prior: Prior,
+    z: AtPoints,
+    R: Float[Tensor, "b n q"],
+    S: Float[Tensor, "b n n"] | None,
+    names: Sequence[Hashable],
+    mask: Bool[Tensor, "b n"] | None = None,
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
+    """`gaussian_terms` of `A = K + σ²I`, computed in the kernel's features where these are fewer than the points."""
+    if in_features(prior, z):
+        return feature_terms(z.features, z.noise, R, S, names, mask)
+    A = covariance_matrix(prior, z, mask)
+    scale = None if mask is None else mean_over(A.detach().diagonal(dim1=-2, dim2=-1), mask)
+    return gaussian_terms(A, R, S, names, scale)
+
+
+def in_features(prior: Prior, z: AtPoints) -> bool:
+    """Whether the kernel is an inner product of fewer features than there are points, and there is noise everywhere."""
+    kernel = prior.kernel
+    if not (isinstance(kernel, FeatureKernel) and isinstance(kernel.base_kernel, InnerProduct)):
+        return False
+    few = z.distinct.shape[-1] < z.noise.shape[-1] and not prior.differs_by_task
+    return few and bool((z.noise.detach() > 0).all())
+
+
+def feature_terms(
+    Z: Float[Tensor, "b n r"],
+    noise: Float[Tensor, "b n"],
+    R: Float[Tensor, "b n q"],
+    S: Float[Tensor, "b n n"] | None,
+    names: Sequence[Hashable],
+    mask: Bool[Tensor, "b n"] | None = None,
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
+    """`gaussian_terms` of `A = Z Zᵀ + N` by Woodbury's identity: only `M = I + Zᵀ N⁻¹ Z` is factored."""
+    root = noise.sqrt()[..., None]
+    Z, R = Z / root, R / root
+    if mask is not None:
+        Z, root = torch.where(mask[..., None], Z, 0.0), torch.where(mask[..., None], root, 1.0)
+    M = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device) + Z.mT @ Z
+    inner = None if S is None else Z.mT @ (S / root / root.mT) @ Z
+    quadratic, trace, logdet, jitter = gaussian_terms(M, Z.mT @ R, inner, names)
+    whole = 0.0 if S is None else (S.diagonal(dim1=-2, dim2=-1) / root[..., 0].square()).sum(-1)
+    return R.square().sum(-2) - quadratic, whole - trace, logdet + 2 * root.log().sum((-2, -1)), jitter
 
 
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
@@ -174,7 +237,7 @@ class _GaussianTerms(torch.autograd.Function):
             raise NumericalError(_residual_message(R, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        if not any(ctx.needs_input_grad[:2]):
+        if not any(ctx.needs_input_grad[:3]):
             half = torch.linalg.solve_triangular(L, R, upper=False)
             trace = logdet.new_zeros(len(A))
             if S is not None:
@@ -190,7 +253,7 @@ class _GaussianTerms(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, quadratic: Tensor, trace: Tensor, logdet: Tensor) -> Any:
         A_inverse, alpha, S = ctx.saved_tensors
-        grad_A = grad_R = None
+        grad_A = grad_R = grad_S = None
         weighted = quadratic[:, None, :] * alpha
         if ctx.needs_input_grad[0]:
             grad_A = logdet[:, None, None] * A_inverse - weighted @ alpha.mT
@@ -198,7 +261,9 @@ class _GaussianTerms(torch.autograd.Function):
                 grad_A = grad_A - trace[:, None, None] * (A_inverse @ S @ A_inverse)
         if ctx.needs_input_grad[1]:
             grad_R = 2 * weighted
-        return grad_A, grad_R, None, None, None, None
+        if ctx.needs_input_grad[2]:
+            grad_S = trace[:, None, None] * A_inverse
+        return grad_A, grad_R, grad_S, None, None, None
 
 
 def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | None) -> str:

@@ -13,24 +13,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.inference.evidence import LOG_2PI, at_inputs
+from metaprior.inference.evidence import at_inputs, in_features
 from metaprior.inference.factor import factor
 from metaprior.inference.posterior import ContextBatch
 from metaprior.priors import AtPoints, Prior
-from metaprior.priors.kernels import FeatureKernel, InnerProduct
+from metaprior.priors.kernels import FeatureKernel
 from metaprior.tasks import Padded, Tasks
 
 
 def suits(prior: Prior, batch: Padded) -> bool:
     """Whether there are fewer features than points, and noise everywhere."""
-    kernel = prior.kernel
-    if not (isinstance(kernel, FeatureKernel) and isinstance(kernel.base_kernel, InnerProduct)):
-        return False
-    if prior.differs_by_task or batch.mask.shape[1] == 0:
+    if not isinstance(prior.kernel, FeatureKernel) or batch.mask.shape[1] == 0:
         return False
     with torch.no_grad():
-        z = prior.at(batch.inputs.distinct[:1].to(prior.like))
-    return z.distinct.shape[-1] < batch.mask.shape[1] and bool((z.noise > 0).all())
+        return in_features(prior, at_inputs(prior, batch.to(prior.like)))
 
 
 class LowRankBatch(ContextBatch):
@@ -48,13 +44,22 @@ class LowRankBatch(ContextBatch):
         names = [context.ids[i] for i in self.tasks.tolist()]
         self.L, self.jitter = factor(eye + Z.mT @ Z, names)
         self.u = torch.cholesky_solve(Z.mT @ y, self.L)
-        self.fit = (y - Z @ self.u).square().sum((-2, -1)) + self.u.square().sum((-2, -1))
-        self.logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 2 * root.log().sum((-2, -1))
+        self._fit = (y - Z @ self.u).square().sum((-2, -1)) + self.u.square().sum((-2, -1))
+        self._logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + 2 * root.log().sum((-2, -1))
 
     @property
-    def terms(self) -> tuple[Tensor, Tensor, Tensor]:
-        p = self.u.shape[-1]
-        return -0.5 * self.fit, -0.5 * p * self.logdet, -0.5 * p * LOG_2PI * self.mask.sum(1).to(self.fit)
+    def fit(self) -> Float[Tensor, " b"]:
+        """`rᵀA⁻¹r`, over all outputs."""
+        return self._fit
+
+    @property
+    def logdet(self) -> Float[Tensor, " b"]:
+        """`log|A|`."""
+        return self._logdet
+
+    @property
+    def outputs(self) -> int:
+        return self.u.shape[-1]
 
     def select(self, chosen: Int[Tensor, " k"]) -> LowRankBatch:
         """Some of the contexts, in this order, without factoring again."""
@@ -63,7 +68,7 @@ class LowRankBatch(ContextBatch):
         some, where = copy(self), chosen.to(self.L.device)
         some.tasks, some.z, some.mask = self.tasks[chosen], self.z.of_tasks(where), self.mask[where]
         some.L, some.u, some.jitter = self.L[where], self.u[where], self.jitter[where]
-        some.fit, some.logdet = self.fit[where], self.logdet[where]
+        some._fit, some._logdet = self._fit[where], self._logdet[where]
         return some
 
     def cross(self, z: AtPoints) -> Float[Tensor, "b r k"]:

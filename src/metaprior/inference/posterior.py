@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, task_evidence
+from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, evidence_terms, task_evidence
 from metaprior.inference.factor import factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
@@ -74,6 +74,12 @@ class Conditional:
         return Evidence(terms[0], terms[1], terms[2], self.jitter)
 
     @cached_property
+    def quadratic(self) -> Float[Tensor, " m"]:
+        """`rᵀA⁻¹r` of each task's context: the number of its values, where they are as the prior expects."""
+        order = torch.cat([part.tasks for part in self.parts]).argsort()
+        return torch.cat([part.fit for part in self.parts])[order].cpu().double()
+
+    @cached_property
     def jitter(self) -> float:
         """The largest jitter a factorisation of a context needed, relative to its diagonal."""
         return max(float(part.jitter.max()) for part in self.parts)
@@ -97,11 +103,24 @@ class ContextBatch:
         self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)
 
     @property
+    def fit(self) -> Float[Tensor, " b"]:
+        """`rᵀA⁻¹r`, over all outputs."""
+        total: Tensor = self.w.square().sum((-2, -1))
+        return total
+
+    @property
+    def logdet(self) -> Float[Tensor, " b"]:
+        """`log|A|`."""
+        return 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    @property
     def terms(self) -> tuple[Tensor, Tensor, Tensor]:
-        p = self.w.shape[-1]
-        logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        fit = self.w.square().sum((-2, -1))
-        return -0.5 * fit, -0.5 * p * logdet, -0.5 * p * LOG_2PI * self.mask.sum(1).to(fit)
+        """The three terms of the evidence."""
+        return evidence_terms(self.prior, self.fit, self.logdet, self.mask.sum(1).to(self.fit), self.outputs)
+
+    @property
+    def outputs(self) -> int:
+        return int(self.w.shape[-1])
 
     def select(self, chosen: Int[Tensor, " k"]) -> ContextBatch:
         """Some of the contexts, in this order, without factoring again."""
@@ -164,6 +183,11 @@ class Posterior(GaussianMarginals):
         return total[:, None].expand_as(self.mean)
 
     @property
+    def context(self) -> Tasks:
+        """What was known."""
+        return self.conditional.context
+
+    @property
     def evidence(self) -> Evidence:
         """The evidence of each task's context."""
         return self.conditional.evidence
@@ -189,16 +213,20 @@ class Posterior(GaussianMarginals):
             prior = self.conditional.parts[0].prior
             together = task_evidence(prior, whole.to(prior.like), self.points.ids).total.cpu().double()
             return together - self.evidence.total
-        residual = targets - self.mean
-        joint = torch.zeros(len(self.points), dtype=torch.float64)
+        quadratic, logdet = self.joint_terms(targets)
+        return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.double() * LOG_2PI))
+
+    @torch.no_grad()
+    def joint_terms(self, y: Any) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """`rᵀC⁻¹r` (over all outputs) and `log|C|` of each task's values, C being their covariance."""
+        residual = self.as_targets(y) - self.mean
+        quadratic, logdet = torch.zeros(2, len(self.points), dtype=torch.float64)
         for batch, rows, C, scale in self._covariances():
             L, r = self._factor(batch, C, scale), self._spread(residual, batch, rows)
             half = torch.linalg.solve_triangular(L, r, upper=False)
-            logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-            p, sizes = self.mean.shape[1], batch.mask.sum(1).to(half)
-            density = half.square().sum((-2, -1)) + p * (logdet + sizes * LOG_2PI)
-            joint[batch.tasks] = -0.5 * density.to(joint)
-        return joint
+            quadratic[batch.tasks] = half.square().sum((-2, -1)).to(quadratic)
+            logdet[batch.tasks] = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1).to(logdet)
+        return quadratic, logdet
 
     @torch.no_grad()
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:

@@ -10,18 +10,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.inference.marginals import Marginals
 from metaprior.inference.posterior import Conditional, Posterior
+from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.tasks import Scaler, Tasks
+
+Scalable = Posterior | StudentPosterior
+"""What a prior answers in scaled units."""
 
 
 @dataclass(frozen=True, eq=False)
-class UserPosterior(GaussianMarginals):
+class UserPosterior(Marginals):
     """A posterior seen through a scaler: the same questions, answered in the units of the meta-tasks' y."""
 
-    scaled: Posterior
+    scaled: Scalable
     points: Tasks
     scaler: Scaler
+
+    @property
+    def is_gaussian(self) -> bool:  # type: ignore[override]
+        return self.scaled.is_gaussian
 
     @property
     def function(self) -> UserPosterior:
@@ -33,20 +41,34 @@ class UserPosterior(GaussianMarginals):
         return self.scaler.unscale_mean(self.scaled.mean)
 
     @property
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+        return self.scaler.unscale_sd(self.scaled.sd)
+
+    @property
     def variance(self) -> Float[Tensor, "N p"]:
-        return self.scaler.unscale_variance(self.scaled.variance)
+        return self.sd.square()
 
     @property
     def evidence(self) -> Evidence:
         """The evidence of each task's context."""
         fit, complexity, normaliser, jitter = self.scaled.evidence
-        shift = self.scaler.log_jacobian(self.scaled.conditional.context)
+        shift = self.scaler.log_jacobian(self.scaled.context)
         return Evidence(fit, complexity + shift, normaliser, jitter)
+
+    @property
+    def context(self) -> Tasks:
+        """What was known, in scaled units."""
+        return self.scaled.context
 
     @property
     def jitter(self) -> float:
         """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
         return self.scaled.jitter
+
+    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The probability of a value below y, at each point."""
+        return self.scaled.cdf(self.scaler.scale_y(y))
 
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
         """The values below which each point lies with these probabilities."""
@@ -56,6 +78,10 @@ class UserPosterior(GaussianMarginals):
         """Log density of each value on its own."""
         values = self.scaler.scale_y(self.as_targets(y))
         return self.scaler.unscale_log_density(self.scaled.log_density(values))
+
+    def crps(self, y: Any) -> Float[Tensor, "N p"]:
+        """Continuous ranked probability score of each value."""
+        return self.scaler.unscale_sd(self.scaled.crps(self.scaler.scale_y(self.as_targets(y))))
 
     def covariances(self) -> list[Float[Tensor, "p n n"]]:
         """Each task's full covariance at its points, for each output."""
@@ -73,7 +99,7 @@ class UserPosterior(GaussianMarginals):
 
 
 class InUnits:
-    """A method that works on scaled tasks, seen in the user's units. It takes a `Posterior`'s method as it is."""
+    """A method that works on scaled tasks, seen in the user's units."""
 
     def __init__(self, method: ScaledMethod, scaler: Scaler) -> None:
         self.method, self.scaler = method, scaler
@@ -90,17 +116,17 @@ class InUnits:
 
 
 class ScaledMethod(Protocol):
-    """A method whose answer is a `Posterior`."""
+    """A method whose answer is a prior's."""
 
     def fit(self, tasks: Tasks) -> Self: ...
-    def predict(self, context: Tasks, at: Tasks) -> Posterior: ...
+    def predict(self, context: Tasks, at: Tasks) -> Scalable: ...
 
 
 @dataclass(frozen=True, eq=False)
 class UserConditional:
     """A conditioned prior in the user's units. `at` gives the posterior at points of the same tasks."""
 
-    scaled: Conditional
+    scaled: Conditional | StudentConditional
     scaler: Scaler
 
     def at(self, points: Any) -> UserPosterior:

@@ -2,11 +2,12 @@
 
 from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train, train
 from metaprior.learning.objective import WEIGHTINGS, HeldOut, Weighting, evidence_loss
-from metaprior.learning.updates import RATES, make_updates
+from metaprior.learning.updates import LBFGS, RATES, make_updates
 
 OPTIMIZERS = tuple(RATES)
 
 __all__ = [
+    "LBFGS",
     "OPTIMIZERS",
     "RATES",
     "WEIGHTINGS",

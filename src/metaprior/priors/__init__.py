@@ -10,11 +10,13 @@ from metaprior.priors.bases import (
     described_basis,
     make_basis,
 )
-from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, make_kernel
+from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, EigenfunctionKernel, make_kernel
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean
 from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
-from metaprior.priors.noise import FixedNoise, LearnedNoise
+from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
 from metaprior.priors.prior import CONFIGURATIONS, AtPoints, Prior, make_prior
+from metaprior.priors.tails import Degrees
+from metaprior.priors.warps import WARPS, Warp, make_warp
 
 __all__ = [
     "ACTIVATIONS",
@@ -22,6 +24,7 @@ __all__ = [
     "CONFIGURATIONS",
     "KERNELS",
     "MEANS",
+    "WARPS",
     "AtPoints",
     "Basis",
     "BasisKernel",
@@ -29,6 +32,9 @@ __all__ = [
     "DeepKernel",
     "DeepMean",
     "DeepMeans",
+    "DeepNoise",
+    "Degrees",
+    "EigenfunctionKernel",
     "FixedMean",
     "FixedNoise",
     "FourierBasis",
@@ -39,9 +45,11 @@ __all__ = [
     "Prior",
     "SplineBasis",
     "TensorBasis",
+    "Warp",
     "described_basis",
     "make_basis",
     "make_kernel",
     "make_mean",
     "make_prior",
+    "make_warp",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Unpack
 
@@ -10,11 +11,11 @@ from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metaprior.errors import UnknownNameError
+from metaprior.errors import OptionError, UnknownNameError
 from metaprior.priors.bases import Basis
 from metaprior.priors.networks import Network, NetworkOptions
 
-KERNELS = ("rbf", "matern", "deep")
+KERNELS = ("rbf", "matern", "deep", "eigenfunctions", "eigenfunctions + deep")
 
 
 class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
@@ -65,6 +66,34 @@ class BasisKernel(FeatureKernel):
         return self.basis(x) @ self.loadings  # type: ignore[no-any-return]
 
 
+class EigenfunctionKernel(FeatureKernel):
+    """`k(x, x') = φ(x)ᵀ φ(x')` with a learned network φ: functional PCA whose basis functions are learned.
+
+    Unlike a stationary kernel on learned features it may be negative: the two sides of a step are anti-correlated.
+    rest: features of a deep exponential kernel beside it, for what φ leaves over; 0 for none.
+    """
+
+    def __init__(
+        self, inputs: int, functions: int = 16, rest: int = 0, *, seed: int, **network: Unpack[NetworkOptions]
+    ) -> None:
+        super().__init__()
+        if functions < 1 or rest < 0:
+            raise OptionError(f"{functions} eigenfunctions: give 1 or more.")
+        self.network = Network(inputs, functions, seed=seed, **network)
+        self.base_kernel = InnerProduct()
+        self.rest: DeepKernel | None = None
+        if rest:
+            base = ScaleKernel(MaternKernel(nu=0.5)).double()
+            base.outputscale = 0.1
+            self.rest = DeepKernel(inputs, rest, seed=seed + 1, base=base, **network)
+            self.base_kernel = _InnerProductAnd(functions, base)
+
+    def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        """`φ(x)`, followed by where the deep kernel puts the point."""
+        functions: Tensor = self.network(x) / math.sqrt(self.network.outputs)
+        return functions if self.rest is None else torch.cat([functions, self.rest.features(x)], -1)
+
+
 class InnerProduct(Kernel):  # type: ignore[misc]
     """`k(z, z') = zᵀ z'`."""
 
@@ -74,8 +103,26 @@ class InnerProduct(Kernel):  # type: ignore[misc]
         return (z1 * z2).sum(-1) if diag else z1 @ z2.mT
 
 
-def make_kernel(kind: str | Kernel, *, d: int, features: int, seed: int, **network: Unpack[NetworkOptions]) -> Kernel:
-    """A kernel by name, or a GPyTorch kernel as it is."""
+class _InnerProductAnd(Kernel):  # type: ignore[misc]
+    """`zᵀz'` of the first features, plus another kernel of the others."""
+
+    has_lengthscale = False
+
+    def __init__(self, first: int, other: Kernel) -> None:
+        super().__init__()
+        self.first, self.inner, self.other = first, InnerProduct(), other
+
+    def forward(self, z1: Tensor, z2: Tensor, diag: bool = False, **options: Any) -> Tensor:
+        k = self.first
+        inner: Tensor = self.inner.forward(z1[..., :k], z2[..., :k], diag=diag)
+        rest: Tensor = self.other.forward(z1[..., k:].contiguous(), z2[..., k:].contiguous(), diag=diag, **options)
+        return inner + rest
+
+
+def make_kernel(
+    kind: str | Kernel, *, d: int, features: int, functions: int = 16, seed: int, **network: Unpack[NetworkOptions]
+) -> Kernel:
+    """A kernel by name, or a GPyTorch kernel as it is. features: of a deep kernel; functions: eigenfunctions."""
     if isinstance(kind, Kernel):
         return kind
     if kind == "rbf":
@@ -84,6 +131,8 @@ def make_kernel(kind: str | Kernel, *, d: int, features: int, seed: int, **netwo
         return ScaleKernel(MaternKernel(nu=2.5)).double()
     if kind == "deep":
         return DeepKernel(d, features, seed=seed, **network)
+    if kind in ("eigenfunctions", "eigenfunctions + deep"):
+        return EigenfunctionKernel(d, functions, features if kind != "eigenfunctions" else 0, seed=seed, **network)
     raise UnknownNameError("kernel", kind, KERNELS)
 
 

@@ -63,7 +63,7 @@ class Network(nn.Module):
         make, preserving = ACTIVATIONS[activation]
         widths = [inputs, *hidden, outputs]
         generator = generator_of(seed)
-        self.activation = make()
+        self.activation, self.outputs = make(), outputs
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from metaprior.errors import OptionError
+from metaprior.priors.networks import Network, NetworkOptions
 
 
 class LearnedNoise(nn.Module):
@@ -27,6 +29,23 @@ class LearnedNoise(nn.Module):
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
         return (self.floor + nn.functional.softplus(self.raw)).expand(x.shape[:-1])
+
+
+class DeepNoise(nn.Module):
+    """A variance at each point: `floor + softplus(network(x) + raw)`, for noise that depends on the input."""
+
+    def __init__(
+        self, inputs: int, *, seed: int, initial: float = 0.1, floor: float = 1e-4, **network: Unpack[NetworkOptions]
+    ) -> None:
+        super().__init__()
+        self.level = LearnedNoise(initial, floor)
+        self.network = Network(inputs, 1, seed=seed, **network)
+        last = self.network.layers[-1]
+        nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+        nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+        return self.level.floor + nn.functional.softplus(self.network(x)[..., 0] + self.level.raw)
 
 
 class FixedNoise(nn.Module):

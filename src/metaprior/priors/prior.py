@@ -16,7 +16,8 @@ from metaprior.errors import UnknownNameError
 from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix, make_kernel
 from metaprior.priors.means import FixedMean, make_mean, mean_values
 from metaprior.priors.networks import Network, NetworkOptions
-from metaprior.priors.noise import FixedNoise, LearnedNoise
+from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
+from metaprior.priors.tails import Degrees
 
 PARTS = ("mean", "kernel", "noise")
 
@@ -70,21 +71,31 @@ class Prior(nn.Module):
 
     mean: a GPyTorch mean or a fixed callable. kernel: a GPyTorch kernel. noise: `LearnedNoise`, `FixedNoise` or
     a number (fixed). learn: which of "mean", "kernel", "noise" may change in meta-learning; the rest is frozen.
+    degrees: of freedom, which make it a Student-t process; they are learned where the noise is.
     """
 
     def __init__(
-        self, mean: Mean | Callable[[Tensor], Tensor], kernel: Kernel, noise: nn.Module | float, *, learn: Iterable[str]
+        self,
+        mean: Mean | Callable[[Tensor], Tensor],
+        kernel: Kernel,
+        noise: nn.Module | float,
+        *,
+        learn: Iterable[str],
+        degrees: Degrees | None = None,
     ) -> None:
         super().__init__()
         self.mean = mean if isinstance(mean, nn.Module) else FixedMean(mean)
         self.kernel = kernel
         self.noise = noise if isinstance(noise, nn.Module) else FixedNoise(noise)
+        self.degrees = degrees
         self.learn = tuple(learn)
         for part in self.learn:
             if part not in PARTS:
                 raise UnknownNameError("part of a prior", part, PARTS)
         for part in PARTS:
             _in_float64(getattr(self, part)).requires_grad_(part in self.learn)
+        if degrees is not None:
+            degrees.requires_grad_("noise" in self.learn)
 
     def at(self, x: Float[Tensor, "*n d"]) -> AtPoints:
         """Everything that is computed point by point: networks run here and nowhere else."""
@@ -126,7 +137,7 @@ class Prior(nn.Module):
             return self
         mean = self.mean[which] if self.has_own_means else self.mean  # type: ignore[index]
         kernel = self.kernel[which] if self.kernel.batch_shape else self.kernel
-        return Prior(mean, kernel, self.noise, learn=self.learn)
+        return Prior(mean, kernel, self.noise, learn=self.learn, degrees=self.degrees)
 
     def learned_parameters(self) -> list[nn.Parameter]:
         """The parameters that meta-learning may change (ψ)."""
@@ -154,12 +165,14 @@ def make_prior(
     *,
     d: int,
     p: int = 1,
-    noise: nn.Module | float | None = None,
+    noise: nn.Module | float | str | None = None,
     noise_floor: float = 1e-4,
     hidden: Sequence[int] = (128, 64),
     activation: str = "sigmoid",
     gain: float | None = None,
     features: int = 2,
+    functions: int = 16,
+    degrees: float | None = None,
     learn: Iterable[str] = PARTS,
     seed: int,
     dtype: torch.dtype = torch.float64,
@@ -168,14 +181,28 @@ def make_prior(
     """A prior from names or GPyTorch modules, for `d` inputs and `p` outputs.
 
     `make_prior(*CONFIGURATIONS["learned both"], d=1, seed=0)` is the paper's prior with deep mean and kernel. noise:
-    a module or a fixed variance; by default learned above `noise_floor`. gain: how rough the networks start (see
-    `Network`). dtype: of the networks' parameters. like: points such as the networks will see, where these are not
-    scaled to mean 0 and deviation 1.
+    a module, a fixed variance, or "deep" (it depends on the input); by default one variance learned above
+    `noise_floor`. functions: of an eigenfunction kernel. degrees: of freedom that a Student-t process starts with.
+    gain: how rough the networks start (see `Network`). dtype: of the networks' parameters. like: points such as the
+    networks will see, where these are not scaled to mean 0 and deviation 1.
     """
     network: NetworkOptions = {"hidden": hidden, "activation": activation, "gain": gain, "dtype": dtype, "like": like}
     return Prior(
         make_mean(mean, d=d, p=p, seed=2 * seed, **network),
-        make_kernel(kernel, d=d, features=features, seed=2 * seed + 1, **network),
-        LearnedNoise(floor=noise_floor) if noise is None else noise,
+        make_kernel(kernel, d=d, features=features, functions=functions, seed=2 * seed + 1, **network),
+        _make_noise(noise, noise_floor, d, 2 * seed + 2, network),
         learn=learn,
+        degrees=None if degrees is None else Degrees(degrees),
     )
+
+
+def _make_noise(
+    noise: nn.Module | float | str | None, floor: float, d: int, seed: int, network: NetworkOptions
+) -> nn.Module | float:
+    if noise is None:
+        return LearnedNoise(floor=floor)
+    if not isinstance(noise, str):
+        return noise
+    if noise != "deep":
+        raise UnknownNameError("noise", noise, ("deep",))
+    return DeepNoise(d, seed=seed, floor=floor, **network)

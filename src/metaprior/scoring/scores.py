@@ -86,10 +86,9 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
     evidence = getattr(posterior, "evidence", None)
     if evidence is not None:
         values["evidence"] = evidence.total.detach()[keep]
+    off_centre = 2 * (posterior.cdf(target.y) - 0.5).abs()  # within the central interval of this level and above
     for level in LEVELS:
-        lower, upper = posterior.interval(level / 100)
-        inside = (lower <= target.y) & (target.y <= upper)
-        values[f"coverage_{level}"] = _per_task(inside.double(), target)
+        values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target)
     ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
     return Scores(ids, values)
 

@@ -1,7 +1,7 @@
 """Which one to use: methods by name, scored on tasks that they have not seen."""
 
 from metaprior.selection.compare import Comparison, compare
-from metaprior.selection.methods import METHODS, SIMPLE, load, make_method, spare
+from metaprior.selection.methods import METHODS, SIMPLE, make_method, spare
 from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "compare",
     "contexts_until",
     "default_sizes",
-    "load",
     "make_method",
     "random_sizes",
     "spare",

@@ -1,4 +1,4 @@
-"""The methods that a user can choose from, by name, and reading any of them back from a file."""
+"""The methods that a user can choose from, by name."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from metaprior.baselines import FPCA, MAML, ContextMean, Contexts, GPPerTask, LastValue, NeuralNetwork
-from metaprior.errors import DataError, UnknownNameError
-from metaprior.files import Saved, read_state
+from metaprior.baselines import FPCA, MAML, Contexts, GPPerTask, LastValue, NeuralNetwork
+from metaprior.errors import UnknownNameError
 from metaprior.inference import Method
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks, TrainedOn
@@ -36,7 +35,9 @@ Maker = Callable[[Tasks, int, Contexts | None], Choosable]
 
 
 def _prior(mean: str, kernel: str) -> Maker:
-    return lambda tasks, seed, _: MetaGP(mean, kernel, max_epochs=300, held_out=spare(tasks), seed=seed, progress=False)
+    return lambda tasks, seed, _: LearnedPrior(
+        mean, kernel, max_epochs=300, held_out=spare(tasks), seed=seed, progress=False
+    )
 
 
 def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
@@ -59,11 +60,6 @@ METHODS: dict[str, Maker] = {
     "gp per task": lambda tasks, seed, _: GPPerTask(),
 }
 
-KINDS: dict[str, type[Saved]] = {
-    kind.kind: kind for kind in (MetaGP, FPCA, MAML, NeuralNetwork, LastValue, ContextMean, GPPerTask)
-}
-"""The closed list of what a file may hold."""
-
 
 def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySetting | None = None) -> Choosable:
     """A method by name, ready to learn from these tasks.
@@ -76,14 +72,6 @@ def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySett
     if contexts is None or contexts.at_random:
         return METHODS[name](tasks, seed, None)
     return METHODS[name](tasks, seed, lambda given: list(contexts(given).values()))
-
-
-def load(path: str | Path) -> Any:
-    """The method that a model file holds, whatever its kind."""
-    state = read_state(Path(path))
-    if state.kind not in KINDS:
-        raise DataError(f"{path} holds a {state.kind!r}, which is no model that this version knows.")
-    return KINDS[state.kind].restored(state, path)
 
 
 def spare(tasks: Tasks) -> float | None:

@@ -38,10 +38,9 @@ def _finite(value: float | None) -> float | None:
 
 
 @torch.no_grad()
-def portrait(method: Any) -> Curves:
+def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     """Prior mean with draws, covariance, eigenfunctions (for one input column), and how learning went."""
     curves: Curves = {}
-    trained_on: TrainedOn = method.trained_on_
     if len(trained_on.columns.x) == 1 and hasattr(method, "prior_"):
         curves |= _prior(method, *trained_on.x_range[0])
     training = getattr(method, "training_", None)

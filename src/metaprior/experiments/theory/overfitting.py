@@ -12,9 +12,9 @@ from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
 from metaprior.experiments.running import contexts_of
 from metaprior.experiments.step import draw_steps
-from metaprior.inference import Method, Posterior, condition
+from metaprior.inference import Method, Posterior, StudentPosterior, condition
 from metaprior.learning import evidence_loss, make_updates
-from metaprior.model import MetaGP
+from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior, make_mean
 from metaprior.scoring import Scores, evaluate, score
 from metaprior.tasks import ContextTarget, Tasks
@@ -83,7 +83,7 @@ def _watch_learning(
         _note(results, "learned mean", step, condition(prior, watched.context).at(watched.target), watched.target)
 
 
-def _note(results: Results, name: str, step: int, posterior: Posterior, target: Tasks) -> None:
+def _note(results: Results, name: str, step: int, posterior: Posterior | StudentPosterior, target: Tasks) -> None:
     """The three terms of the contexts' evidence per value, and the error on the targets."""
     found = score(posterior, target)
     terms = dict(zip(("data_fit", "complexity", "normaliser"), posterior.evidence.terms, strict=True))
@@ -111,9 +111,9 @@ def _vary_meta_tasks(results: Results, meta: Tasks, split: ContextTarget, seed: 
             results.add(name, f"m = {count}", Scores(scores.ids, {"mse": torch.stack(values).mean(0)}))
 
 
-def _learned(mean: str, options: Options, count: int | None = None) -> MetaGP:
+def _learned(mean: str, options: Options, count: int | None = None) -> LearnedPrior:
     """A prior with an RBF kernel. With very few meta-tasks none can be spared to stop by."""
-    return MetaGP(
+    return LearnedPrior(
         mean,
         "rbf",
         hidden=HIDDEN,

@@ -1,0 +1,143 @@
+"""The posterior of a Student-t process: a Gaussian one whose scale differs from task to task and is integrated out.
+
+With ν degrees of freedom and covariance A, k known values and `β = rᵀA⁻¹r`, the posterior has ν + k degrees of freedom,
+the Gaussian's mean, and the Gaussian's covariance times `(ν − 2 + β) / (ν − 2 + k)` (Shah, Wilson and Ghahramani 2014):
+a task that is wilder than expected has wider bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+
+from metaprior.inference.evidence import Evidence, student_terms
+from metaprior.inference.marginals import Marginals, checked_probabilities
+from metaprior.inference.posterior import Conditional, Posterior
+from metaprior.seeds import generator_of
+from metaprior.tasks import Tasks
+
+
+@dataclass(frozen=True, eq=False)
+class StudentPosterior(Marginals):
+    """At each point a Student-t distribution. degrees and widening: of each task."""
+
+    gaussian: Posterior
+    degrees: Float[Tensor, " m"]
+    widening: Float[Tensor, " m"]
+
+    @staticmethod
+    def of(gaussian: Posterior, degrees: float) -> StudentPosterior:
+        """The posterior under a prior of these degrees of freedom; the Gaussian one has its covariance."""
+        quadratic = gaussian.conditional.quadratic
+        known = (gaussian.context.sizes * gaussian.context.p).double()
+        return StudentPosterior(gaussian, degrees + known, (degrees - 2 + quadratic) / (degrees - 2 + known))
+
+    @property
+    def points(self) -> Tasks:  # type: ignore[override]
+        return self.gaussian.points
+
+    @property
+    def function(self) -> StudentPosterior:
+        """The same for the function: without observation noise."""
+        return StudentPosterior(self.gaussian.function, self.degrees, self.widening)
+
+    @property
+    def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
+        return self.gaussian.mean
+
+    @property
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+        return self.gaussian.sd * self._of_rows(self.widening.sqrt())
+
+    @property
+    def context(self) -> Tasks:
+        """What was known."""
+        return self.gaussian.context
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context."""
+        return self.gaussian.evidence
+
+    @property
+    def jitter(self) -> float:
+        """The largest jitter a factorisation needed."""
+        return self.gaussian.jitter
+
+    def covariances(self) -> list[Float[Tensor, "p n n"]]:
+        """Each task's full covariance at its points, for each output."""
+        return [widening * C for widening, C in zip(self.widening.tolist(), self.gaussian.covariances(), strict=True)]
+
+    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
+        residual, scale = y - self.mean, self._scale
+        z = residual / torch.where(scale > 0, scale, 1.0)
+        inside = torch.from_numpy(special.stdtr(self._of_rows(self.degrees).numpy(), z.numpy()))
+        return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
+
+    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
+        """The values below which each point lies with these probabilities."""
+        wanted = checked_probabilities(probabilities).numpy()
+        deviations = torch.from_numpy(special.stdtrit(self.degrees.numpy(), wanted[:, None]))
+        return self.mean + deviations[:, self.points.task_of_row, None] * self._scale
+
+    def log_density(self, y: Any) -> Float[Tensor, "N p"]:
+        """Log density of each value on its own."""
+        residual, scale, degrees = self.as_targets(y) - self.mean, self._scale, self._of_rows(self.degrees)
+        certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
+        safe = torch.where(scale > 0, scale, 1.0)
+        constant = torch.lgamma((degrees + 1) / 2) - torch.lgamma(degrees / 2) - 0.5 * (degrees * math.pi).log()
+        density = constant - safe.log() - (degrees + 1) / 2 * torch.log1p((residual / safe).square() / degrees)
+        return torch.where(scale > 0, density, certain)
+
+    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
+        """Log density of all of a task's values together, for each task."""
+        quadratic, logdet = self.gaussian.joint_terms(y)
+        p, count = self.mean.shape[1], (self.points.sizes * self.mean.shape[1]).double()
+        fit, normaliser = student_terms(quadratic / self.widening, count, self.degrees)
+        return fit + normaliser - 0.5 * (p * logdet + count * self.widening.log())
+
+    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
+        """Draws of all points of a task together: Gaussian ones, each task's with a scale of its own."""
+        drawn = self.gaussian.samples(count, seed) - self.mean
+        chosen = np.random.default_rng(int(torch.randint(2**62, (), generator=generator_of(seed))))
+        chi = torch.from_numpy(chosen.chisquare(self.degrees.numpy(), size=(count, len(self.degrees))))
+        scale = (self.widening * (self.degrees - 2) / chi).sqrt()
+        return self.mean + drawn * scale[:, self.points.task_of_row, None]
+
+    @property
+    def _scale(self) -> Float[Tensor, "N p"]:
+        return self.sd * self._of_rows(((self.degrees - 2) / self.degrees).sqrt())
+
+    def _of_rows(self, values: Float[Tensor, " m"]) -> Float[Tensor, "N 1"]:
+        return values[self.points.task_of_row, None]
+
+
+@dataclass(frozen=True, eq=False)
+class StudentConditional:
+    """A Student-t process conditioned on the contexts of some tasks."""
+
+    gaussian: Conditional
+    degrees: float
+
+    @property
+    def context(self) -> Tasks:
+        return self.gaussian.context
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context."""
+        return self.gaussian.evidence
+
+    def at(self, points: Tasks) -> StudentPosterior:
+        """The posterior at these points: the same tasks in the same order."""
+        return StudentPosterior.of(self.gaussian.at(points), self.degrees)

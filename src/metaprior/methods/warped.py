@@ -1,0 +1,95 @@
+"""Warped targets: any method on `g(y)`, where g is learned with a prior through the Jacobian."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from metaprior.errors import NotFittedError
+from metaprior.inference import Method, WarpedPosterior, summed_evidence
+from metaprior.learning import LBFGS
+from metaprior.priors import Warp, make_prior, make_warp
+from metaprior.tasks import Padded, Scaler, Tasks, TrainedOn
+from metaprior.tasks.batches import padded
+
+SOME = 300
+"""Tasks that the two numbers of a warp are learned from."""
+
+STEPS = 60
+
+
+class Warped:
+    """A method on warped targets; means, bounds and densities come back in the user's units.
+
+    The warp is learned together with a plain prior (a constant mean and a Matérn kernel) by the evidence of `g(y)` plus
+    `Σ log g'(y)`, the Jacobian; then the method learns from the warped tasks. kind: "identity", "log", "box-cox"
+    (values above 0) or "yeo-johnson" (any values).
+    """
+
+    warp_: Warp
+
+    def __init__(self, method: Method, kind: str = "yeo-johnson", *, seed: int = 0) -> None:
+        self.method, self.kind, self.seed = method, kind, seed
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Learn the warp, then the method on what it makes of the tasks."""
+        self.warp_ = learned_warp(self.kind, tasks, self.seed)
+        self.method.fit(warped(tasks, self.warp_))
+        self.trained_on_ = TrainedOn.of(tasks)
+        return self
+
+    def predict(self, context: Tasks, at: Tasks) -> WarpedPosterior:
+        """The posterior of y at the target tasks' points."""
+        if not hasattr(self, "warp_"):
+            raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
+        self.warp_.check(context)
+        bare = at if at.p == 0 else Tasks(at.x, at.y[:, :0], at.offsets, at.ids, at.columns)
+        posterior = self.method.predict(warped(context, self.warp_), bare)
+        return WarpedPosterior(posterior, self.warp_, summed_slopes(context, self.warp_))
+
+
+@torch.no_grad()
+def warped(tasks: Tasks, warp: Warp) -> Tasks:
+    """The tasks with `g(y)` in the place of y."""
+    return Tasks(tasks.x, warp(tasks.y), tasks.offsets, tasks.ids, tasks.columns)
+
+
+@torch.no_grad()
+def summed_slopes(tasks: Tasks, warp: Warp) -> Float[Tensor, " m"]:
+    """`Σ log g'(y)` of each task."""
+    slopes = warp.log_slope(tasks.y).sum(1) if tasks.p else torch.zeros(len(tasks.x), dtype=torch.float64)
+    return torch.zeros(len(tasks), dtype=torch.float64).index_add_(0, tasks.task_of_row, slopes)
+
+
+def learned_warp(kind: str, tasks: Tasks, seed: int = 0) -> Warp:
+    """The warp under which a plain prior has the highest evidence of y itself."""
+    warp = make_warp(kind, tasks.y)
+    warp.check(tasks)
+    if not list(warp.parameters()):
+        return warp
+    some = tasks if len(tasks) <= SOME else tasks.split(SOME / len(tasks), seed)[0]
+    scaled = Scaler.fit(some).scale(some)
+    prior = make_prior("constant", "matern", d=some.d, p=some.p, seed=seed)
+    laid_out = [(batch, _rows(some, batch)) for batch in padded(scaled)]
+
+    def objective() -> Tensor:
+        values = warp(some.y)
+        spread = values.std(0)
+        values = (values - values.mean(0)) / spread
+        again = [replace(batch, y=torch.where(batch.mask[..., None], values[rows], 0.0)) for batch, rows in laid_out]
+        jacobian = (warp.log_slope(some.y) - spread.log()).sum()
+        total: Tensor = summed_evidence(prior, again, some.ids).total + jacobian
+        return -total / some.y.numel()
+
+    LBFGS([*prior.learned_parameters(), *warp.parameters()], objective).run(STEPS)
+    return warp.requires_grad_(False)
+
+
+def _rows(tasks: Tasks, batch: Padded) -> Int[Tensor, "b n"]:
+    """Which row of the tasks stands at each place of a batch; any row where there is padding."""
+    column = torch.arange(batch.mask.shape[1])
+    return torch.where(batch.mask, tasks.offsets[batch.tasks][:, None] + column, 0)
