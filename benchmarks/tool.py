@@ -60,7 +60,7 @@ def predictions() -> None:
     frame = pa.table(
         {"task": np.repeat(np.arange(10_000), 10), "x": rng.uniform(0, 10, 100_000), "y": rng.normal(size=100_000)}
     )
-    gp = MetaGP(max_epochs=5, progress=False).fit(frame.slice(0, 2000), task="task", x="x", y="y")
+    gp = MetaGP("deep", "deep", max_epochs=5, progress=False).fit(frame.slice(0, 2000), task="task", x="x", y="y")
     ahead = np.linspace(10, 20, 50)
     start = time.perf_counter()
     gp.predict(frame, ahead)

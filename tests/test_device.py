@@ -51,7 +51,7 @@ def test_learning(optimizer):
 
 def test_a_model_fitted_on_a_gpu_is_the_same_file(tmp_path):
     tasks = ragged(count=20)
-    gp = MetaGP(hidden=(6,), max_epochs=10, device="cuda", progress=False).fit(tasks)
+    gp = MetaGP("deep", "deep", hidden=(6,), max_epochs=10, device="cuda", progress=False).fit(tasks)
     gp.save(tmp_path / "m")
     again = MetaGP.load(tmp_path / "m")
     context, target = tasks.context_target(1, seed=0)

@@ -19,10 +19,12 @@ from tests.problems import ragged
 TASKS = ragged(count=30, largest=7)
 
 METHODS = {
-    "learned both": lambda: MetaGP(hidden=(6, 5), max_epochs=20, progress=False),
+    "learned both": lambda: MetaGP("deep", "deep", hidden=(6, 5), max_epochs=20, progress=False),
     "linear mean, Matérn": lambda: MetaGP("linear", "matern", noise=0.2, max_epochs=10, progress=False),
-    "float32": lambda: MetaGP(hidden=(6,), max_epochs=5, dtype=torch.float32, progress=False),
-    "float32 networks": lambda: MetaGP(hidden=(6,), max_epochs=5, network_dtype=torch.float32, progress=False),
+    "float32": lambda: MetaGP("deep", "deep", hidden=(6,), max_epochs=5, dtype=torch.float32, progress=False),
+    "float32 networks": lambda: MetaGP(
+        "deep", "deep", hidden=(6,), max_epochs=5, network_dtype=torch.float32, progress=False
+    ),
     "fpca": lambda: FPCA(size=4, rank=2),
     "fourier": lambda: FPCA("fourier", size=3, rank=1),
     "maml": lambda: MAML(hidden=(6,), max_epochs=1, progress=False),
@@ -54,7 +56,7 @@ def test_a_round_trip_changes_no_bit(name, tmp_path):
 
 def test_two_inputs_and_two_outputs_make_the_trip_too(tmp_path):
     tasks = ragged(d=2, p=2, count=20, largest=9)
-    for method in (MetaGP(hidden=(5,), max_epochs=5, progress=False), FPCA(size=2, rank=1)):
+    for method in (MetaGP("deep", "deep", hidden=(5,), max_epochs=5, progress=False), FPCA(size=2, rank=1)):
         method.fit(tasks).save(tmp_path / "m")
         again = metaprior.load(tmp_path / "m")
         context, target = tasks.context_target(where=lambda x: x[:, 0] < 0)
@@ -64,7 +66,7 @@ def test_two_inputs_and_two_outputs_make_the_trip_too(tmp_path):
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m.metaprior"
-    MetaGP(hidden=(6, 5), max_epochs=3, progress=False).fit(TASKS).save(path)
+    MetaGP("deep", "deep", hidden=(6, 5), max_epochs=3, progress=False).fit(TASKS).save(path)
     return path
 
 
@@ -194,7 +196,9 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(optimizer, optio
     path = tmp_path / "checkpoint"
 
     def fresh(seed=0):
-        return MetaGP(hidden=(6,), optimizer=optimizer, max_epochs=12, seed=seed, progress=False, **options)
+        return MetaGP(
+            "deep", "deep", hidden=(6,), optimizer=optimizer, max_epochs=12, seed=seed, progress=False, **options
+        )
 
     whole = fresh().fit(TASKS)
     write, count = checkpoints.Checkpoint.write, []
@@ -223,19 +227,19 @@ def test_a_training_that_was_stopped_ends_as_if_it_had_not_been(optimizer, optio
 
 def test_a_model_is_no_checkpoint(model):
     with pytest.raises(DataError, match="is a model, not a checkpoint"):
-        MetaGP(hidden=(6,), max_epochs=2, progress=False).fit(TASKS, checkpoint=model)
+        MetaGP("deep", "deep", hidden=(6,), max_epochs=2, progress=False).fit(TASKS, checkpoint=model)
 
 
 def test_learning_goes_on_from_an_earlier_model(tmp_path):
     first, more = ragged(count=20, seed=1), ragged(count=25, seed=2)
-    gp = MetaGP(hidden=(5,), max_epochs=10, progress=False).fit(first)
-    on = MetaGP(hidden=(5,), max_epochs=1, progress=False).fit(more, start=gp)
+    gp = MetaGP("deep", "deep", hidden=(5,), max_epochs=10, progress=False).fit(first)
+    on = MetaGP("deep", "deep", hidden=(5,), max_epochs=1, progress=False).fit(more, start=gp)
     assert on.trained_on_.tasks == 45
     assert torch.equal(on.scaler_.y_scale, gp.scaler_.y_scale)
-    anew = MetaGP(hidden=(5,), max_epochs=1, progress=False).fit(more)
+    anew = MetaGP("deep", "deep", hidden=(5,), max_epochs=1, progress=False).fit(more)
     assert on.training_.checks[0].held_out_evidence != anew.training_.checks[0].held_out_evidence
     with pytest.raises(DataError, match="another structure"):
-        MetaGP(hidden=(7,), max_epochs=1, progress=False).fit(more, start=gp)
+        MetaGP("deep", "deep", hidden=(7,), max_epochs=1, progress=False).fit(more, start=gp)
 
 
 def test_which_tasks_were_seen_is_told_by_salted_hashes():

@@ -25,7 +25,7 @@ QUICK = {"hidden": (8,), "max_epochs": 40, "progress": False}
 
 @pytest.fixture(scope="module")
 def fitted():
-    return MetaGP(seed=0, **QUICK).fit(in_units())
+    return MetaGP("deep", "deep", seed=0, **QUICK).fit(in_units())
 
 
 def in_units(seed=0, p=1):
@@ -181,4 +181,4 @@ def test_float32_learns_and_predicts_nearly_the_same(dtypes):
     assert scores[0].summary("mse").mean == pytest.approx(scores[1].summary("mse").mean, rel=0.1)
     assert scores[1].values["joint_log_likelihood"].dtype == torch.float64
     with pytest.raises(OptionError, match="float64 or float32"):
-        MetaGP(dtype=torch.float16).fit(tasks)
+        MetaGP("deep", "deep", dtype=torch.float16).fit(tasks)

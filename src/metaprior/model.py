@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from metaprior.learning import Training
 from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
+from metaprior.selection import Auto
 from metaprior.tasks import Missing, Scaler, Tasks, as_tasks
 
 
@@ -31,18 +33,24 @@ class MetaGP(Saved):
         posterior = gp.condition(x, y).at(x_new)
         posterior.mean, posterior.interval(0.9)
 
-    mean, kernel and the other options are those of `LearnedPrior`. After `fit`, `method_` is what was learned; where it
-    is one prior, `prior_`, `scaler_` and `training_` are its own.
+    Without mean and kernel, the prior that suits the tasks is chosen on held-out ones, from simple to rich, and its
+    bounds are recalibrated there (`Auto`, whose options are contexts, rungs, seed and progress). With a mean or a
+    kernel, the prior is of that structure, and the options are those of `LearnedPrior`; the other of the two is deep.
+
+    After `fit`, `method_` is what was learned; where it is one prior, `prior_`, `scaler_` and `training_` are its own.
     """
 
     kind = "metagp"
     method_: Any
 
     def __init__(
-        self, mean: str | Mean | Callable[[Tensor], Tensor] = "deep", kernel: str | Kernel = "deep", **options: Any
+        self,
+        mean: str | Mean | Callable[[Tensor], Tensor] | None = None,
+        kernel: str | Kernel | None = None,
+        **options: Any,
     ) -> None:
         self.mean, self.kernel, self.options = mean, kernel, options
-        LearnedPrior(mean, kernel, **options)  # an option that does not exist is told now
+        self._make()  # an option that does not exist is told now
 
     @classmethod
     def of(cls, method: Any) -> Self:
@@ -68,12 +76,15 @@ class MetaGP(Saved):
         runs; where there is one of the same training, it goes on there.
         """
         given = as_tasks(tasks, task=task, x=x, y=y, missing=missing)
-        method = LearnedPrior(self.mean, self.kernel, **self.options)
-        earlier = None
-        if start is not None:
+        method = self._make()
+        if start is None:
+            self.method_ = method.fit(given, checkpoint=checkpoint)
+        else:
             earlier = start._single()
             earlier.trained_on_ = start.trained_on_
-        self.method_ = method.fit(given, start=earlier, checkpoint=checkpoint)
+            if not isinstance(method, LearnedPrior):
+                raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
+            self.method_ = method.fit(given, start=earlier, checkpoint=checkpoint)
         self.trained_on_ = self.method_.trained_on_
         return self
 
@@ -173,19 +184,42 @@ class MetaGP(Saved):
         found = load_method(path)
         return found if isinstance(found, cls) else cls.of(found)
 
+    def _make(self) -> LearnedPrior | Auto:
+        if self.mean is None and self.kernel is None:
+            try:
+                return Auto(**self.options)
+            except TypeError:
+                known = sorted(set(inspect.signature(Auto).parameters))
+                wrong = [name for name in self.options if name not in known]
+                raise OptionError(
+                    f"{', '.join(wrong)}: an option of a prior whose mean or kernel you choose, such as "
+                    f"MetaGP('deep', 'deep', …). Where the prior is chosen for you, there are {', '.join(known)}."
+                ) from None
+        mean = "deep" if self.mean is None else self.mean
+        return LearnedPrior(mean, "deep" if self.kernel is None else self.kernel, **self.options)
+
     def _single(self) -> Any:
         """The method itself, if it is one prior."""
         self._check_fitted()
-        if not hasattr(self.method_, "prior_"):
+        found = self.method_.method_ if isinstance(self.method_, Auto) else self.method_
+        if not hasattr(found, "prior_") or found.prior_.degrees is not None:
             raise OptionError(
-                f"this model is a {self.method_.kind}, not one Gaussian-process prior: choose mean and kernel, such as "
+                f"this model is {_said(found)}, not one Gaussian-process prior: choose mean and kernel, such as "
                 "MetaGP('deep', 'deep'), for a prior to look at, to go on from or to export."
             )
-        return self.method_
+        return found
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "method_"):
             raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
+
+
+def _said(method: Any) -> str:
+    if hasattr(method, "prior_"):
+        return "a Student-t process"
+    return {"warped": "a prior of warped targets", "combination": "a mixture of several priors"}.get(
+        method.kind, f"a {method.kind}"
+    )
 
 
 def load(path: str | Path) -> MetaGP:

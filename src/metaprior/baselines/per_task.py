@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Self
 
@@ -14,10 +13,11 @@ from torch import Tensor
 
 from metaprior.errors import NotFittedError
 from metaprior.files import Saved, State
-from metaprior.inference import Conditional, ContextBatch, UserPosterior, task_evidence
+from metaprior.inference import Conditional, ContextBatch, UserPosterior, factor
+from metaprior.inference.factor import padded_identity
 from metaprior.priors import Prior, make_mean
 from metaprior.tasks import Padded, Scaler, Tasks, TrainedOn
-from metaprior.tasks.batches import pad, padded
+from metaprior.tasks.batches import MAX_ENTRIES, pad, padded
 
 LENGTHS = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)
 VARIANCES = (0.05, 0.2, 0.7, 2.0)
@@ -74,23 +74,34 @@ class GPPerTask(Saved):
             yield ContextBatch(own, pad(context, batch.tasks[chosen]), context)
 
     def _most_probable(self, context: Tasks, batch: Padded) -> tuple[Tensor, Tensor, Tensor]:
-        choices = list(itertools.product(LENGTHS, VARIANCES, NOISES))
-        found = torch.stack([self._log_probability(context, batch, *choice) for choice in choices])
-        best = torch.tensor(choices, dtype=torch.float64)[found.argmax(0)]
-        length, variance, noise = best.unbind(1)
+        choices = torch.tensor(list(itertools.product(LENGTHS, VARIANCES, NOISES)), dtype=torch.float64)
+        belief = -(choices / torch.tensor(LIKELY, dtype=torch.float64)).log().square().sum(1) / (2 * SPREAD**2)
+        found = belief[:, None] + self._evidence(context, batch)
+        length, variance, noise = choices[found.argmax(0)].unbind(1)
         return length, variance, noise
 
-    def _log_probability(
-        self, context: Tasks, batch: Padded, length: float, variance: float, noise: float
-    ) -> Float[Tensor, " b"]:
-        belief = -sum(
-            math.log(value / likely) ** 2 for value, likely in zip((length, variance, noise), LIKELY, strict=True)
-        ) / (2 * SPREAD**2)
-        if batch.mask.shape[1] == 0:
-            return torch.full((len(batch.tasks),), belief, dtype=torch.float64)
-        kernel = _kernel(*torch.tensor([length, variance], dtype=torch.float64))
-        prior = _prior(context, kernel, noise)
-        return task_evidence(prior, batch, context.ids).total + belief
+    @staticmethod
+    def _evidence(context: Tasks, batch: Padded) -> Float[Tensor, "c b"]:
+        """The evidence of each context under every choice: distances once, then a batch of matrices per lengthscale."""
+        b, n = batch.mask.shape
+        if n == 0:
+            return torch.zeros(1, b, dtype=torch.float64)
+        x = batch.inputs.distinct[batch.inputs.index]
+        squares = (x[:, :, None] - x[:, None, :]).square().sum(-1)
+        pairs = torch.tensor(list(itertools.product(VARIANCES, NOISES)), dtype=torch.float64)
+        eye, found = torch.eye(n, dtype=torch.float64), []
+        names = [context.ids[i] for i in batch.tasks.tolist()]
+        for length in LENGTHS:
+            K = torch.exp(-squares / (2 * length**2))
+            for some in pairs.split(max(MAX_ENTRIES // (b * n * n), 1)):
+                variance, noise = some[:, :, None, None, None].unbind(1)
+                A = (1 + variance * K + noise * eye).reshape(-1, n, n)
+                L, _ = factor(padded_identity(A, batch.mask.repeat(len(some), 1)), names * len(some))
+                half = torch.linalg.solve_triangular(L, batch.y.repeat(len(some), 1, 1), upper=False)
+                logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+                terms = half.square().sum((-2, -1)) + context.p * logdet
+                found.append(-0.5 * terms.reshape(len(some), b))
+        return torch.cat(found)
 
 
 def _prior(context: Tasks, kernel: Kernel, noise: float) -> Prior:

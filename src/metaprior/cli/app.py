@@ -24,6 +24,7 @@ from metaprior.learning import OPTIMIZERS
 from metaprior.model import MetaGP
 from metaprior.priors import KERNELS, MEANS
 from metaprior.selection import METHODS
+from metaprior.tasks import Tasks
 
 app = typer.Typer(
     help="Meta-learn Gaussian-process priors from many small related tasks.",
@@ -107,8 +108,10 @@ def fit(
     x: XOption = None,
     y: YOption = None,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
-    mean: Annotated[str, typer.Option(help=f"One of: {', '.join(MEANS)}.")] = "deep",
-    kernel: Annotated[str, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = "deep",
+    mean: Annotated[
+        str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = None,
     from_model: Annotated[
         str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
     ] = None,
@@ -125,16 +128,28 @@ def fit(
     screen = Screen(quiet, as_json)
     tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
     start = start_of(from_model)
-    options: dict[str, Any] = {"max_epochs": epochs, "device": device, "seed": seed}
-    options["progress"] = False if quiet else "meta-learning"
-    if int(tasks.sizes.max()) < 2:
+    gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
+    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
+    fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
+
+
+def _model(
+    tasks: Tasks, mean: str | None, kernel: str | None, start: MetaGP | None, epochs: int | None, device: str,
+    seed: int, screen: Screen,
+) -> MetaGP:  # fmt: skip
+    """What `fit` learns: a prior of the structure that was asked for, or the one that suits the tasks."""
+    options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
+    one_row = int(tasks.sizes.max()) < 2
+    chosen = mean is None and kernel is None and epochs is None and device == "cpu"
+    if start is None and chosen and len(tasks) > 1 and not one_row:
+        return MetaGP(**options | {"progress": False if screen.quiet else "choosing a prior"})
+    options |= {"max_epochs": epochs, "device": device}
+    if one_row:
         screen.say(
             "every task has one row: there is nothing to learn a kernel from, so only the mean and noise are learned."
         )
         options["learn"] = ("mean", "noise")
-    gp = MetaGP(mean, kernel, **options) if start is None else start.like_new(**options)
-    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
-    fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
+    return MetaGP(mean or "deep", kernel or "deep", **options) if start is None else start.like_new(**options)
 
 
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")

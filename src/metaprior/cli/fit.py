@@ -9,7 +9,7 @@ from rich.table import Table
 from metaprior.cli.common import Screen, figure_text, hold_out
 from metaprior.errors import OptionError
 from metaprior.model import MetaGP, load
-from metaprior.selection import default_sizes, random_sizes
+from metaprior.selection import Auto, default_sizes, random_sizes
 from metaprior.selection.portrait import held_out_scores
 from metaprior.tasks import Tasks, TrainedOn
 
@@ -18,11 +18,13 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     """Meta-learn, score on held-out tasks beside `vanilla`, and write the model."""
     if out.is_dir() or not out.parent.is_dir():
         raise OptionError(f"--out {out}: give the name of a file in a folder that exists.")
-    held, training = hold_out(tasks, gp.options["seed"])
-    gp.options["held_out"] = held
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
+    auto = gp.mean is None and gp.kernel is None
+    held, training = (None, tasks) if auto else hold_out(tasks, gp.options["seed"])
+    if not auto:
+        gp.options["held_out"] = held
     try:
         gp.fit(training, start=start, checkpoint=checkpoint)
     except KeyboardInterrupt:
@@ -30,12 +32,36 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
             screen.say("stopped; the training so far is kept: add --resume to go on.")
         raise
     gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
-    screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
     gp.save(out)  # nothing that comes now can lose it
-    _score_held_out(gp, training, held, screen)
-    gp.save(out)
+    if auto:
+        _tell_choice(gp.method_, screen)
+    else:
+        screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
+        _score_held_out(gp, training, held, screen)
+        gp.save(out)
     screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at START:STOP:STEP --out predictions.csv")
-    screen.result({"model": str(out), "tasks": len(tasks), "epochs": gp.training_.epochs, "scores": gp.scores_})
+    found = {"chosen": gp.method_.chosen_} if auto else {"epochs": gp.training_.epochs, "scores": gp.scores_}
+    screen.result({"model": str(out), "tasks": len(tasks), **found})
+
+
+def _tell_choice(auto: Auto, screen: Screen) -> None:
+    """What was tried, what was chosen and why, and what recalibration has done."""
+    table = Table("prior", "log density per value", "behind the best", "MSE", "weight", title_justify="left")
+    for one in auto.tried_:
+        weight = auto.chosen_.get(one.name)
+        table.add_row(
+            one.name,
+            figure_text(one.density._asdict()),
+            figure_text(one.behind._asdict()) if one.behind.mean else "",
+            f"{one.mse:.4g}",
+            f"{weight:.2f}" if weight else "",
+        )
+    screen.show(table)
+    for name, why in auto.left_out_.items():
+        screen.say(f"left out: {name} ({why})")
+    screen.say(f"chosen: {' + '.join(auto.chosen_)}, because {auto.why_}")
+    before, after = auto.coverage_
+    screen.say(f"90% intervals held {before:.0%} of held-out values, and {after:.0%} after recalibration.")
 
 
 def _score_held_out(gp: MetaGP, training: Tasks, held: Tasks | None, screen: Screen) -> None:

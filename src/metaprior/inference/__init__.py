@@ -1,5 +1,6 @@
 """What a GP knows: evidence with its three terms, posteriors, samples."""
 
+from metaprior.inference.calibrated import CalibratedPosterior, Calibration
 from metaprior.inference.conditioning import condition
 from metaprior.inference.evidence import Evidence, evidence, summed_evidence, task_evidence
 from metaprior.inference.factor import JITTER, factor
@@ -14,6 +15,8 @@ from metaprior.inference.warped import WarpedPosterior
 
 __all__ = [
     "JITTER",
+    "CalibratedPosterior",
+    "Calibration",
     "Conditional",
     "ContextBatch",
     "Evidence",

@@ -70,7 +70,9 @@ class Conditional:
     def evidence(self) -> Evidence:
         """The evidence of each task's context, from the factors that are already there."""
         order = torch.cat([part.tasks for part in self.parts]).argsort()
-        terms = [torch.cat([part.terms[k] for part in self.parts])[order].cpu().double() for k in range(3)]
+        with torch.no_grad():
+            found = [part.terms for part in self.parts]
+        terms = [torch.cat([part[k] for part in found])[order].cpu().double() for k in range(3)]
         return Evidence(terms[0], terms[1], terms[2], self.jitter)
 
     @cached_property

@@ -67,7 +67,7 @@ class WarpedPosterior(Marginals):
     @torch.no_grad()
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
         """The values below which each point lies with these probabilities."""
-        return self.warp.inverse(self.warped.quantiles(probabilities))
+        return self.warp.back(self.warped.quantiles(probabilities))
 
     @torch.no_grad()
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -91,7 +91,7 @@ class WarpedPosterior(Marginals):
     @torch.no_grad()
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together."""
-        return self.warp.inverse(self.warped.samples(count, seed))
+        return self.warp.back(self.warped.samples(count, seed))
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:

@@ -30,9 +30,10 @@ _DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, None:
 class LearnedPrior(Saved):
     """A Gaussian process whose prior is meta-learned.
 
-    mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern", "deep",
-    "eigenfunctions" (`functions` of them, learned), "eigenfunctions + deep", or a GPyTorch kernel. noise: None (learned
-    above `noise_floor`), "deep" (it depends on the input) or a fixed variance. degrees: of freedom to start with, for a
+    mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern",
+    "exponential", "deep", "eigenfunctions" (`functions` of them, learned), "eigenfunctions + deep", or a GPyTorch
+    kernel. noise: None (learned above `noise_floor`), "deep" (it depends on the input) or a fixed variance. degrees: of
+    freedom to start with, for a
     Student-t process, whose tasks have amplitudes of their own. learn: which parts meta-learning may change. scale:
     bring x and y to mean 0 and deviation 1 first. A callable mean and a fixed noise are in the user's units; the noise
     floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
@@ -186,10 +187,14 @@ class LearnedPrior(Saved):
             raise DataError("the model file does not fit together: its columns and its scaling differ.")
         networks = {
             "mean": p if self.mean == "deep" else 0,
-            "kernel": {"deep": self.features, "rbf": 0, "matern": 0}.get(str(self.kernel), self.functions),
+            "kernel": {"deep": self.features, "rbf": 0, "matern": 0, "exponential": 0}.get(
+                str(self.kernel), self.functions
+            ),
             "kernel.rest": self.features if self.kernel == "eigenfunctions + deep" else 0,
             "noise": 1 if self.noise == "deep" else 0,
         }
+        if self.kernel == "eigenfunctions + deep":
+            networks |= {"kernel": self.functions, "kernel.rest": self.features}
         for part, outputs in networks.items():
             widths = [d, *self.hidden, outputs]
             for k in range(len(widths) - 1) if outputs else ():

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import NotFittedError
+from metaprior.files import Saved, State
 from metaprior.inference import Method, WarpedPosterior, summed_evidence
 from metaprior.learning import LBFGS
 from metaprior.priors import Warp, make_prior, make_warp
@@ -22,22 +23,23 @@ SOME = 300
 STEPS = 60
 
 
-class Warped:
+class Warped(Saved):
     """A method on warped targets; means, bounds and densities come back in the user's units.
 
     The warp is learned together with a plain prior (a constant mean and a Matérn kernel) by the evidence of `g(y)` plus
-    `Σ log g'(y)`, the Jacobian; then the method learns from the warped tasks. kind: "identity", "log", "box-cox"
+    `Σ log g'(y)`, the Jacobian; then the method learns from the warped tasks. warp: "identity", "log", "box-cox"
     (values above 0) or "yeo-johnson" (any values).
     """
 
+    kind = "warped"
     warp_: Warp
 
-    def __init__(self, method: Method, kind: str = "yeo-johnson", *, seed: int = 0) -> None:
-        self.method, self.kind, self.seed = method, kind, seed
+    def __init__(self, method: Method, warp: str = "yeo-johnson", *, seed: int = 0) -> None:
+        self.method, self.warp, self.seed = method, warp, seed
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn the warp, then the method on what it makes of the tasks."""
-        self.warp_ = learned_warp(self.kind, tasks, self.seed)
+        self.warp_ = learned_warp(self.warp, tasks, self.seed)
         self.method.fit(warped(tasks, self.warp_))
         self.trained_on_ = TrainedOn.of(tasks)
         return self
@@ -50,6 +52,20 @@ class Warped:
         bare = at if at.p == 0 else Tasks(at.x, at.y[:, :0], at.offsets, at.ids, at.columns)
         posterior = self.method.predict(warped(context, self.warp_), bare)
         return WarpedPosterior(posterior, self.warp_, summed_slopes(context, self.warp_))
+
+    def state(self) -> State:
+        """The warp and the method, for a file."""
+        tensors = {f"warp.{name}": value for name, value in self.warp_.state_dict().items()}
+        return State(self.kind, {"warp": self.warp_.kind}, tensors).with_parts({"method": self.method.state()})  # type: ignore[attr-defined]
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The same again."""
+        kind = str(state.structure["warp"])
+        found = cls(state.method("method"), kind)
+        found.warp_ = make_warp(kind, state.tensor("warp.unit")[None]).requires_grad_(False)
+        found.warp_.load_state_dict(state.part("warp."))
+        return found
 
 
 @torch.no_grad()

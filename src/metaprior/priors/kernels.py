@@ -15,7 +15,7 @@ from metaprior.errors import OptionError, UnknownNameError
 from metaprior.priors.bases import Basis
 from metaprior.priors.networks import Network, NetworkOptions
 
-KERNELS = ("rbf", "matern", "deep", "eigenfunctions", "eigenfunctions + deep")
+KERNELS = ("rbf", "matern", "exponential", "deep", "eigenfunctions", "eigenfunctions + deep")
 
 
 class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
@@ -129,6 +129,8 @@ def make_kernel(
         return ScaleKernel(RBFKernel()).double()
     if kind == "matern":
         return ScaleKernel(MaternKernel(nu=2.5)).double()
+    if kind == "exponential":
+        return ScaleKernel(MaternKernel(nu=0.5)).double()
     if kind == "deep":
         return DeepKernel(d, features, seed=seed, **network)
     if kind in ("eigenfunctions", "eigenfunctions + deep"):

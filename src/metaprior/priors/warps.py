@@ -16,14 +16,26 @@ TINY = 1e-4
 
 
 class Warp(nn.Module, ABC):
-    """`t = g(y)`, rising, in each target column. `unit`: the magnitude of each column, so that parameters have none."""
+    """`t = g(y)`, rising, in each target column. unit: the magnitude of each column, so that parameters have none.
+
+    lower and upper: how far y may lie, the whole range of the past values beyond them on either side. A bent tail would
+    otherwise reach to where nothing was ever seen, and take the mean with it.
+    """
 
     kind: str
     unit: Tensor
+    lower: Tensor
+    upper: Tensor
 
-    def __init__(self, unit: Float[Tensor, " p"]) -> None:
+    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
         super().__init__()
         self.register_buffer("unit", unit)
+        self.register_buffer("lower", lower)
+        self.register_buffer("upper", upper)
+
+    def back(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """`g⁻¹(t)`, no farther than y may lie."""
+        return self.inverse(t).clamp(self.lower, self.upper)
 
     @abstractmethod
     def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
@@ -93,8 +105,8 @@ class BoxCox(Warp):
 
     kind = "box-cox"
 
-    def __init__(self, unit: Float[Tensor, " p"]) -> None:
-        super().__init__(unit)
+    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
+        super().__init__(unit, lower, upper)
         self.raw = nn.Parameter(torch.zeros_like(unit))
 
     @property
@@ -120,8 +132,8 @@ class YeoJohnson(Warp):
 
     kind = "yeo-johnson"
 
-    def __init__(self, unit: Float[Tensor, " p"]) -> None:
-        super().__init__(unit)
+    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
+        super().__init__(unit, lower, upper)
         self.raw, self.zoom = nn.Parameter(torch.zeros_like(unit)), nn.Parameter(torch.zeros_like(unit))
 
     @property
@@ -157,11 +169,10 @@ def make_warp(kind: str, y: Float[Tensor, "N p"]) -> Warp:
     """A warp by name, in the magnitude of these values."""
     if kind not in WARPS:
         raise UnknownNameError("warp", kind, WARPS)
-    size = y.abs()
-    middle = torch.stack(
-        [column[column > 0].median() if bool((column > 0).any()) else column.new_ones(()) for column in size.unbind(1)]
-    )
-    return WARPS[kind](middle)
+    middles = [column[column > 0].median() if bool((column > 0).any()) else 1.0 for column in y.abs().unbind(1)]
+    lowest, highest = y.amin(0), y.amax(0)
+    span = highest - lowest
+    return WARPS[kind](torch.tensor(middles, dtype=torch.float64), lowest - span, highest + span)
 
 
 def _power(log: Tensor, power: Tensor) -> Tensor:

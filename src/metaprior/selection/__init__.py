@@ -1,5 +1,6 @@
 """Which one to use: methods by name, scored on tasks that they have not seen."""
 
+from metaprior.selection.auto import Auto
 from metaprior.selection.compare import Comparison, compare
 from metaprior.selection.methods import METHODS, SIMPLE, make_method, spare
 from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes
@@ -7,6 +8,7 @@ from metaprior.selection.splits import ContextsBySetting, contexts_until, defaul
 __all__ = [
     "METHODS",
     "SIMPLE",
+    "Auto",
     "Comparison",
     "ContextsBySetting",
     "compare",

@@ -41,6 +41,22 @@ def random_sizes(sizes: Sequence[int], seed: int = 0) -> ContextsBySetting:
     return ContextsBySetting(split, at_random=True)
 
 
+def first_sizes(sizes: Sequence[int]) -> ContextsBySetting:
+    """The `n` first points of each task that has more than n, by its first input, for each n."""
+
+    def split(tasks: Tasks) -> dict[str, ContextTarget]:
+        found = {}
+        for n in sizes:
+            large = tasks.sizes > n
+            if bool(large.any()):
+                found[f"first {n}"] = tasks.select(large).first_points(n)
+        if not found:
+            raise DataError(f"no task has more than {min(sizes)} points: give smaller contexts.")
+        return found
+
+    return ContextsBySetting(split, at_random=False)
+
+
 def contexts_until(column: str, value: float) -> ContextsBySetting:
     """The points of each task where a column is at most a value, and those beyond; tasks that have both."""
 

@@ -204,6 +204,14 @@ class Tasks:
         mask = self._random_rows(n, seed) if n is not None else self._rows_where(where)
         return ContextTarget(self._keep_rows(mask), self._keep_rows(~mask))
 
+    def first_points(self, n: int) -> ContextTarget:
+        """Each task's points in two: the `n` with the lowest first input, and the rest."""
+        order = self.x[:, 0].argsort(stable=True)
+        order = order[self.task_of_row[order].argsort(stable=True)]
+        mask = torch.empty(len(order), dtype=torch.bool)
+        mask[order] = torch.arange(len(order)) - self.offsets[:-1].repeat_interleave(self.sizes) < n
+        return ContextTarget(self._keep_rows(mask), self._keep_rows(~mask))
+
     def joined(self, other: Tasks) -> Tasks:
         """Each task's points of both containers, which hold the same tasks in the same order."""
         if self.ids != other.ids:

@@ -1,0 +1,44 @@
+"""The ladder that `auto` climbs: priors from simple to rich, each ready to learn from some tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from metaprior.baselines import FPCA, GPPerTask
+from metaprior.methods import LearnedPrior, Warped
+from metaprior.selection.methods import spare
+from metaprior.tasks import Tasks
+
+Rung = Callable[[Tasks, int], Any]
+"""A method that is about to learn from these tasks, with this seed."""
+
+MANY = 400
+"""From so many tasks on, patients of few points are the rule: each counts the same, however often it was measured."""
+
+
+def _prior(mean: str, kernel: str, **options: Any) -> Rung:
+    def make(tasks: Tasks, seed: int) -> LearnedPrior:
+        weighting = "point" if len(tasks) >= MANY else "task"
+        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8, "weighting": weighting} | options
+        return LearnedPrior(mean, kernel, held_out=spare(tasks), seed=seed, progress=False, **chosen)
+
+    return make
+
+
+_DEEP = {"gain": 1.0, "features": 4}
+"""Smooth starts, and enough features for a task's level, slow drift and quick changes."""
+
+LADDER: dict[str, Rung] = {
+    "gp per task": lambda tasks, seed: GPPerTask(),
+    "shared gp": _prior("constant", "matern"),
+    "mean and last value": _prior("deep", "exponential", hidden=(32,), gain=1.0),
+    "fpca": lambda tasks, seed: FPCA(seed=seed),
+    "warped fpca": lambda tasks, seed: Warped(FPCA(seed=seed), seed=seed),
+    "learned both": _prior("deep", "deep", **_DEEP),
+    "student": _prior("deep", "deep", degrees=5.0, **_DEEP),
+    "warped": lambda tasks, seed: Warped(_prior("deep", "deep", **_DEEP)(tasks, seed), seed=seed),
+    "warped student": lambda tasks, seed: Warped(_prior("deep", "deep", degrees=5.0, **_DEEP)(tasks, seed), seed=seed),
+    "eigenfunctions": _prior("deep", "eigenfunctions + deep", functions=16),
+}
+"""By name, the simplest first."""
