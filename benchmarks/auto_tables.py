@@ -2,8 +2,9 @@
 
     python benchmarks/auto_tables.py --data FOLDER [--tables growth,oxboys] [--out FILE]
 
-Five folds over tasks; contexts of 1, 3 and 5 points, the first ones and random ones; mean squared error and log density:
-twelve cells for each table. A cell holds if `auto` is within two paired standard errors of the best of the others.
+Five folds over tasks; contexts of 1, 3 and 5 points, the first ones and random ones; mean squared error and log
+density: twelve cells for each table. A cell holds if `auto` is within two paired standard errors of the best of the
+others.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from pyarrow import csv
 
-from metaprior import MetaGP, Tasks, paired_difference
+from metaprior import MetaGP, Method, Tasks, paired_difference
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
 from metaprior.selection import make_method
@@ -48,7 +50,7 @@ def main() -> None:
     print(f"{held} of {len(cells)} cells hold; the highest MSE is {worst:.3f} × the best of the others")
 
 
-def table_cells(name: str, folder: Path) -> list[dict[str, object]]:
+def table_cells(name: str, folder: Path) -> list[dict[str, Any]]:
     task, x, y = TABLES[name]
     tasks = Tasks.from_table(csv.read_csv(folder / f"{name}.csv"), task=task, x=x, y=y)
     parts = torch.randperm(len(tasks), generator=generator_of(0)).tensor_split(FOLDS)
@@ -56,10 +58,9 @@ def table_cells(name: str, folder: Path) -> list[dict[str, object]]:
     for k, part in enumerate(parts):
         rest = tasks.select(torch.cat([other for other in parts if other is not part]).sort().values)
         start = time.perf_counter()
-        methods = {"auto": MetaGP(progress=False).fit(rest)}
-        print(
-            f"{name}, fold {k + 1}: {methods['auto'].method_.chosen_}, {time.perf_counter() - start:.0f} s", flush=True
-        )
+        auto = MetaGP(progress=False).fit(rest)
+        print(f"{name}, fold {k + 1}: {auto.method_.chosen_}, {time.perf_counter() - start:.0f} s", flush=True)
+        methods: dict[str, Method] = {"auto": auto}
         methods |= {rival: make_method(rival, rest).fit(rest) for rival in RIVALS}
         judged = tasks.select(part.sort().values)
         for contexts in (random_sizes(SIZES, 0), first_sizes(SIZES)):
@@ -76,7 +77,7 @@ def table_cells(name: str, folder: Path) -> list[dict[str, object]]:
     ]
 
 
-def _cell(name: str, setting: str, metric: str, joined: dict[tuple[str, str, str], torch.Tensor]) -> dict[str, object]:
+def _cell(name: str, setting: str, metric: str, joined: dict[tuple[str, str, str], torch.Tensor]) -> dict[str, Any]:
     sign = 1 if metric == "mse" else -1
     found = {label: joined[setting, metric, label] for label in ("auto", *RIVALS)}
     best = min(RIVALS, key=lambda label: sign * float(found[label].mean()))

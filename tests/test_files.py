@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 import metaprior
-from metaprior import FPCA, MAML, DataError, MetaGP, OptionError, OutputError
+from metaprior import FPCA, MAML, DataError, MetaGP, OptionError, OutputError, Tasks
 from metaprior.baselines import ContextMean, GPPerTask, LastValue, NeuralNetwork
 from metaprior.files import FORMAT, State, read_state, write_state
 from metaprior.learning import checkpoints
@@ -232,9 +232,12 @@ def test_a_model_is_no_checkpoint(model):
 
 def test_learning_goes_on_from_an_earlier_model(tmp_path):
     first, more = ragged(count=20, seed=1), ragged(count=25, seed=2)
+    more = Tasks.from_pairs([(task.x, task.y) for task in more], [f"new {k}" for k in range(25)])
     gp = MetaGP("deep", "deep", hidden=(5,), max_epochs=10, progress=False).fit(first)
     on = MetaGP("deep", "deep", hidden=(5,), max_epochs=1, progress=False).fit(more, start=gp)
     assert on.trained_on_.tasks == 45
+    again = MetaGP("deep", "deep", hidden=(5,), max_epochs=1, progress=False).fit(more, start=on)
+    assert again.trained_on_.tasks == 45  # the same tasks count once
     assert torch.equal(on.scaler_.y_scale, gp.scaler_.y_scale)
     anew = MetaGP("deep", "deep", hidden=(5,), max_epochs=1, progress=False).fit(more)
     assert on.training_.checks[0].held_out_evidence != anew.training_.checks[0].held_out_evidence

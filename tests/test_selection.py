@@ -55,7 +55,7 @@ def test_where_no_learned_prior_pays_it_says_so():
     tasks = Tasks.from_pairs([(np.arange(8.0), level + 0.1 * rng.normal(size=8)) for level in levels])
     found = compare(tasks, random_sizes([2]), methods=["neural network", "last value"], folds=3)
     assert found.best == "last value"
-    assert found.verdict().startswith("No learned prior pays on these 30 tasks: last value")
+    assert found.verdict().startswith("No learned prior pays on these 30 tasks: use last value")
 
 
 def test_a_method_that_cannot_be_used_is_left_out_with_its_reason():

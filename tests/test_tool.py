@@ -203,7 +203,96 @@ def test_digits_are_a_table_too(tmp_path):
     assert table.num_rows == 1797 * 64
 
 
+def write(name, text):
+    Path(name).write_text(text)
+    return name
+
+
+def test_ids_match_as_they_are_written(folder, tmp_path, monkeypatch):
+    """A number in one table may be text in another; a task without rows is told."""
+    monkeypatch.chdir(tmp_path)
+    known = write("k.csv", "year,month,temperature\n2011,1,24.2\n2011,2,25.9\n")
+    alike = run("predict", folder / "m", known, "--at", write("a.csv", "year,month\n2011,5\n"))
+    found = run("predict", folder / "m", known, "--at", write("b.csv", "year,month\nnew,5\n2011,5\n"))
+    assert found.stdout.splitlines()[2].split(",")[2:] == alike.stdout.splitlines()[1].split(",")[2:]
+    assert "1 of 2 tasks have no known rows: they get the prior" in found.stderr
+    zeros = write("z.csv", "year,month,temperature\n007,1,24.2\n008,2,25.9\n")
+    assert '"007"' in run("predict", folder / "m", zeros, "--at", "4:4:1").stdout
+    floats = write("f.csv", "year,month,temperature\n1950.0,1,24.2\n1950.0,2,25.9\n1951.0,1,24\n1951.0,2,24\n")
+    assert "trained on 2 of these 2" in run("evaluate", folder / "m", floats, "--context", "1").stderr
+
+
+def test_what_is_dropped_is_told_and_a_task_without_rows_gets_the_prior(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gaps = write("g.csv", "year,month,temperature\n2011,1,24.2\n2011,4,\n2012,4,\n2012,,\n")
+    found = run("predict", folder / "m", gaps, "--at", "4:5:1", "--missing", "drop")
+    assert [line.split(",")[0] for line in found.stdout.splitlines()[1:]] == ["2011", "2011", "2012", "2012"]
+    assert "dropped 3 of 4 rows" in found.stderr
+    found = run("predict", folder / "m", gaps, "--at", "missing", "--missing", "drop")
+    assert len(found.stdout.splitlines()) == 3
+    assert "dropped 1 rows to predict have no 'month' (row 3)" in found.stderr
+
+
+def test_dates_stay_what_they_were_and_may_be_written_in_options(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k},2020-0{month}-15,{k + month}" for k in range(8) for month in (1, 2, 3, 4)]
+    write("d.csv", "\n".join(["patient,day,value", *rows]) + "\n")
+    fit = ("--mean", "linear", "--kernel", "rbf", "--epochs", 3, "--out", "m")
+    run("fit", "d.csv", "--task", "patient", "--x", "day", "--y", "value", *fit)
+    found = run("predict", "m", "d.csv", "--at", "2020-04-01:2020-04-03:1")
+    assert found.stdout.splitlines()[1].startswith("0,2020-04-01,")
+    assert "2020-01-15 to 2020-04-15" in run("show", "m").stdout
+    assert "day ≤" in run("evaluate", "m", "d.csv", "--context-until", "day=2020-02-20").stdout
+    zone = pa.timestamp("ms", tz="Europe/Berlin")
+    table = csv.read_csv("d.csv")
+    moments = table["day"].combine_chunks().cast(pa.timestamp("ms")).cast(zone)
+    pq.write_table(table.set_column(1, "day", moments), "z.parquet")
+    run("predict", "m", "z.parquet", "--at", "z.parquet", "--out", "o.parquet")
+    again = pq.read_table("o.parquet")["day"]
+    assert again.type == zone
+    assert again.to_pylist() == moments.to_pylist()
+
+
+def test_brackets_in_names_are_no_markup(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{k},{t},{k + t}\n" for k in range(6) for t in range(4))
+    write("b.csv", f"who,t [h],speed [/s]\n{rows}")
+    fit = ("--mean", "linear", "--kernel", "rbf", "--epochs", 3, "--out", "m")
+    run("fit", "b.csv", "--task", "who", "--x", "t [h]", "--y", "speed [/s]", *fit)
+    assert "speed [/s] (0 to 8)" in run("show", "m").stdout
+    run("fit", write("c.csv", f'who,t,"a, b"\n{rows}'), "--task", "who", "--x", "t", "--y", '"a, b"', *fit)
+    assert metaprior.load("m").trained_on_.columns.y == ("a, b",)
+
+
+def test_what_was_learned_before_is_not_held_out(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run("fit", folder / "early.csv", *NAMES, "--from", folder / "m", "--epochs", 2, "--out", "again")
+    assert "has learned from 40 of these 40 tasks before" in found.stderr
+    assert "no scores" in found.stderr
+    assert metaprior.load("again").trained_on_.tasks == 40
+
+
+def test_json_is_json_where_numbers_are_infinite(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("c.csv", "year,month,temperature\n" + "".join(f"{k},{t},5\n" for k in range(6) for t in range(4)))
+    found = run("fit", "c.csv", *NAMES, "--mean", "zero", "--kernel", "rbf", "--epochs", 3, "--out", "m")
+    assert "column 'temperature' is 5 in every row" in found.stderr
+    text = run("evaluate", "m", "c.csv", "--context", "2", "--json").stdout
+    json.loads(text, parse_constant=lambda name: pytest.fail(name))
+
+
 BAD = {
+    "pictures in the way": (["show", "MODEL", "--pictures", "empty.csv/x"], "Choose another with --pictures"),
+    "nowhere to write": (["compare", "elnino", "--out", "nowhere/m"], "a folder that exists"),
+    "another mean": (["fit", "elnino", "--from", "MODEL", "--mean", "zero"], "has mean 'deep'"),
+    "no epochs": (["fit", "elnino", "--epochs", "0"], "--epochs 0: give 1 or more"),
+    "step of nothing": (["predict", "MODEL", "elnino", "--at", "4:12:nan"], "a step above 0"),
+    "long delimiter": (["fit", "elnino.csv", *NAMES, "--delimiter", ";;"], "no file elnino.csv"),
+    "two signs": (["fit", "semicolon.csv", *NAMES, "--delimiter", ";;"], "give one sign"),
+    "samples": (["predict", "MODEL", "elnino", "--at", "1:12:0.001", "--samples", "1"], "too many to draw together"),
+    "categories": (["fit", "words.csv", *NAMES, "--out", "m"], "number the categories"),
+    "overwritten": (["predict", "MODEL2", "taken.csv", "--at", "1:2:1"], "would be overwritten"),
+    "numbers for dates": (["evaluate", "MODEL", "dated.csv", "--context", "1"], "trained on numbers in column 'month'"),
     "no such file": (["fit", "nothing.csv", *NAMES, "--out", "m"], "no file nothing.csv, nor an embedded table"),
     "columns not named": (["fit", "words.csv", "--x", "month"], "say which columns are what with --task, --y"),
     "a folder": (["fit", ".", *NAMES, "--out", "m"], "is a folder"),
@@ -221,7 +310,7 @@ BAD = {
     "device": (["fit", "elnino", *NAMES, "--device", "tpu", "--out", "m"], "'cpu', 'cuda' or 'auto'"),
     "missing option": (["fit", "elnino", *NAMES, "--missing", "guess", "--out", "m"], "use one of error, drop"),
     "no model": (["predict", "none", "elnino", "--at", "1:2:1"], "there is no model file none"),
-    "range": (["predict", "MODEL", "elnino", "--at", "1:x:1"], "give START:STOP:STEP in numbers"),
+    "range": (["predict", "MODEL", "elnino", "--at", "1:x:1"], "give START:STOP:STEP in numbers or dates"),
     "step": (["predict", "MODEL", "elnino", "--at", "1:5:0"], "a step above 0"),
     "level": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--level", "1.2"], "between 0 and 1"),
     "extension": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--out", "p.xlsx"], "written as one of .csv"),
@@ -243,12 +332,14 @@ BAD = {
         ["fit", "swapped.csv", "--task", "year", "--x", "hour", "--y", "gcs", "--from", "MODEL", "--out", "m"],
         "goes from month to temperature: give the same columns",
     ),
-    "missing target": (["predict", "MODEL", "gap.csv", "--at", "1:2:1"], "missing='drop'"),
+    "missing target": (["predict", "MODEL", "gap.csv", "--at", "1:2:1"], "rows out with --missing drop"),
     "one task": (["compare", "one.csv", *NAMES], "1 tasks are too few"),
     "one row each": (["compare", "single.csv", *NAMES], "every task has one point"),
 }
 
 FILES = {
+    "taken.csv": b"year,sd,temperature\n1,2,3\n1,3,4\n2,2,3\n2,3,5\n",
+    "dated.csv": b"year,month,temperature\n1,2020-01-02,3\n1,2020-01-03,4\n2,2020-01-02,3\n",
     "empty.csv": b"",
     "semicolon.csv": b"year;month;temperature\n1;2;3\n",
     "latin.csv": "year,month,température\n1,2,3\n".encode("latin-1"),
@@ -273,7 +364,11 @@ def test_bad_input_is_told_in_one_message(name, folder, tmp_path, capsys, monkey
         (tmp_path / file).write_bytes(content)
     monkeypatch.chdir(tmp_path)
     words, message = BAD[name]
-    words = [str(folder / "m") if word == "MODEL" else word for word in words]
+    if "MODEL2" in words:
+        table = csv.read_csv("taken.csv")
+        gp = metaprior.MetaGP("zero", "rbf", max_epochs=2, progress=False)
+        gp.fit(table, task="year", x="sd", y="temperature").save("taken")
+    words = [{"MODEL": str(folder / "m"), "MODEL2": "taken"}.get(word, word) for word in words]
     said = refused(*words, capsys=capsys, monkeypatch=monkeypatch)
     assert message in said
     assert "Traceback" not in said

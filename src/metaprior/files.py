@@ -24,8 +24,8 @@ from metaprior.errors import DataError, MetapriorError, OutputError
 from metaprior.output import write_whole
 from metaprior.tasks import TrainedOn
 
-FORMAT = 1
-"""Of the files that this version writes, and the newest that it reads."""
+FORMAT = 2
+"""Of the files that this version writes and reads."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,16 @@ def write_state(path: Path, state: State) -> None:
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
     metadata = {"metaprior": text, "sha256": _checksum(text, tensors)}
     try:
-        write_whole(path, lambda part: save_file(tensors, part, metadata=metadata))
+        write_whole(path, lambda part: _save(tensors, part, metadata))
     except SafetensorError as error:
         raise OutputError(f"cannot write {path}: {error}.") from None
+
+
+def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    path.touch()
+    mode = path.stat().st_mode  # as any new file of the user has it; safetensors makes a private one
+    save_file(tensors, path, metadata=metadata)
+    path.chmod(mode)
 
 
 def read_state(path: Path) -> State:
@@ -113,6 +120,8 @@ def _header(path: Path, text: str) -> dict[str, Any]:
         raise DataError(f"{path} has a header that cannot be read. Fit the model again.") from None
     if number > FORMAT:
         raise DataError(f"{path} has format {number}; this version reads up to {FORMAT}. Install a newer metaprior.")
+    if number < FORMAT:
+        raise DataError(f"{path} has format {number}, of an earlier version; this one reads {FORMAT}. Fit it again.")
     found: dict[str, Any] = header
     return found
 

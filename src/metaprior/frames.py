@@ -13,9 +13,13 @@ from torch import Tensor
 from metaprior.errors import DataError, OptionError
 from metaprior.inference import Method
 from metaprior.tasks import Columns, Missing, Tasks
-from metaprior.tasks.tables import holds_dates
+from metaprior.tasks.tables import holds_dates, task_ids
+from metaprior.tasks.trained_on import as_written
 
 Array = np.ndarray[Any, Any]
+
+MOST_TOGETHER = 5_000
+"""Points of one task that draws are taken at together: their covariance has the square of that."""
 
 
 class Wanted(NamedTuple):
@@ -37,7 +41,14 @@ class Wanted(NamedTuple):
             raise OptionError(f"{self.samples} samples: give 0 or more.")
 
 
-def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Any:
+class Predicted(NamedTuple):
+    """A table of predictions, and what a reader of it should know."""
+
+    table: Any
+    notes: tuple[str, ...]
+
+
+def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Predicted:
     """Condition on each task's rows of a table, and predict.
 
     at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty.
@@ -47,15 +58,29 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
         frame = nw.from_native(table, eager_only=True)
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
-    taken = [name for name in (*columns.task, *columns.x) if name in ("mean", "sd", "lower", "upper")]
-    if taken and len(columns.y) == 1:
-        raise DataError(f"the column {taken[0]!r} would be overwritten by the prediction's: rename it.")
-    context, points = _tasks(frame, columns, at, wanted.missing)
+    context, points, notes = _tasks(frame, columns, at, wanted.missing)
+    _check_size(points, wanted.samples)
     posterior = method.predict(context, points)
     found = predicted_columns(posterior, columns.y, wanted)
+    taken = [name for name in (*columns.task, *columns.x) if name in found]
+    if taken:
+        raise DataError(f"the column {taken[0]!r} would be overwritten by the prediction's: rename it.")
     inputs = {name: _as_given(frame, name, points.x[:, k].numpy()) for k, name in enumerate(columns.x)}
     names = _identities(points, columns.task) | inputs
-    return nw.from_dict(names | found, backend=nw.get_native_namespace(frame)).to_native()
+    written = nw.from_dict(names | found, backend=nw.get_native_namespace(frame))
+    blank = int((context.sizes == 0).sum())
+    if blank:
+        notes = (*notes, f"{blank:,} of {len(points):,} tasks have no known rows: they get the prior.")
+    return Predicted(_as_dates(written, frame, columns.x).to_native(), notes)
+
+
+def _check_size(points: Tasks, samples: int) -> None:
+    """Draws of whole functions take a covariance of all of a task's points."""
+    largest = int(points.sizes.max()) if len(points) else 0
+    if samples and largest > MOST_TOGETHER:
+        raise OptionError(
+            f"samples at {largest:,} points of a task are too many to draw together: ask at {MOST_TOGETHER:,}."
+        )
 
 
 def predicted_columns(posterior: Any, targets: Sequence[str], wanted: Wanted) -> dict[str, Array]:
@@ -74,68 +99,115 @@ def predicted_columns(posterior: Any, targets: Sequence[str], wanted: Wanted) ->
     return {f"{y}_{name}": value[:, k].numpy() for k, y in enumerate(targets) for name, value in found.items()}
 
 
-def _tasks(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing) -> tuple[Tasks, Tasks]:
-    """Contexts, and where to predict: the same tasks in the same order."""
+def _tasks(
+    frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing
+) -> tuple[Tasks, Tasks, tuple[str, ...]]:
+    """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
+    absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
+    if absent:
+        raise DataError(
+            f"the table has no column {absent[0]!r}, which the model was trained on. Its columns: "
+            f"{', '.join(map(str, frame.columns))}."
+        )
     if isinstance(at, str):
         if at != "missing":
             raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
         return _missing(frame, columns, missing)
+    given, notes = _known(frame, columns, missing)
     if _is_table(at):
-        given = _known(frame, columns, missing)
-        ahead = _points(nw.from_native(at, eager_only=True), columns)
-        return _together(given, ahead)
-    given = _known(frame, columns, missing)
-    return given, Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(given), given.ids)
+        ahead = _points(nw.from_native(at, eager_only=True), columns, missing, "the points")
+        return *_together(given, ahead), (*notes, *ahead.notes)
+    ids = task_ids(frame, columns.task)
+    points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
+    return *_together(given, points), notes
 
 
-def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> Tasks:
-    return Tasks.from_table(frame.to_native(), task=columns.task, x=columns.x, y=columns.y, missing=missing)
+def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, tuple[str, ...]]:
+    """What is known of the tasks; None where that is nothing."""
+    rows = np.ones(len(frame), dtype=bool)
+    if missing == "drop":
+        for name in (*columns.x, *columns.y):
+            rows &= ~_empty(frame, name)
+        if not rows.any():
+            return None, (f"dropped all {len(frame):,} rows of the table: none is complete.",)
+    found = Tasks.from_table(frame.to_native(), **columns._asdict(), missing=missing)
+    return found, tuple(note for note in found.notes if note.startswith("dropped"))
 
 
-def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks, Tasks]:
-    absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
-    if absent:
-        raise DataError(f"the table has no column {absent[0]!r}. Its columns: {', '.join(frame.columns)}.")
+def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks, Tasks, tuple[str, ...]]:
     empty = np.zeros(len(frame), dtype=bool)
     for name in columns.y:
-        column = frame[name]
-        nan = column.is_nan() if column.dtype.is_float() else column.is_null()
-        empty |= (column.is_null() | nan.fill_null(True)).to_numpy().astype(bool)
+        empty |= _empty(frame, name)
     if not empty.any():
         raise DataError(f"no row has an empty {' or '.join(map(repr, columns.y))}: there is nothing to predict.")
-    points = _points(frame.filter(empty.tolist()), columns)
-    if empty.all():
-        return Tasks.empty(points.ids, len(columns.x), len(columns.y)), points
-    known = _known(frame.filter((~empty).tolist()), columns, missing)
-    return _together(known, points)
+    points = _points(frame, columns, missing, "the table", empty)
+    notes = points.notes
+    if len(columns.y) > 1:
+        partly = empty & ~np.logical_and.reduce([_empty(frame, name) for name in columns.y])
+        if partly.any():
+            notes = (*notes, f"{int(partly.sum()):,} rows have some targets but not all: those are not known rows.")
+    given = None
+    if not empty.all():
+        given, said = _known(frame.filter((~empty).tolist()), columns, missing)
+        notes = (*notes, *said)
+    return *_together(given, points), notes
 
 
-def _points(frame: nw.DataFrame[Any], columns: Columns) -> Tasks:
-    """Rows to predict at: tasks without targets."""
+def _empty(frame: nw.DataFrame[Any], name: str) -> Array:
+    """Which rows have no value in a column."""
+    column = frame[name]
+    nan = column.is_nan() if column.dtype.is_float() else column.is_null()
+    found: Array = (column.is_null() | nan.fill_null(True)).to_numpy().astype(bool)
+    return found
+
+
+def _points(
+    frame: nw.DataFrame[Any], columns: Columns, missing: Missing, what: str, rows: Array | None = None
+) -> Tasks:
+    """Rows to predict at: tasks without targets. Those without an input are an error, or left out and noted."""
     absent = [name for name in (*columns.task, *columns.x) if name not in frame.columns]
     if absent:
-        raise DataError(
-            f"the points have no column {absent[0]!r}. Their columns: {', '.join(map(str, frame.columns))}."
-        )
-    stand_in = frame.select(*columns.task, *columns.x).with_columns(nw.lit(0.0).alias("__y"))
-    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y="__y")
-    return Tasks(found.x, found.y[:, :0], found.offsets, found.ids, columns, found.notes)
+        raise DataError(f"{what} have no column {absent[0]!r}. Their columns: {', '.join(map(str, frame.columns))}.")
+    wanted = np.ones(len(frame), dtype=bool) if rows is None else rows
+    lacking = wanted & np.logical_or.reduce([_empty(frame, name) for name in columns.x])
+    notes: tuple[str, ...] = ()
+    if lacking.any():
+        first = ", ".join(str(row) for row in np.flatnonzero(lacking)[:3])
+        said = f"{int(lacking.sum())} rows to predict have no {' or no '.join(map(repr, columns.x))} (row {first})"
+        if missing == "error":
+            raise DataError(f"{said}. Put them right, or leave those rows out with missing='drop'.")
+        notes, wanted = (f"dropped {said}",), wanted & ~lacking
+        if not wanted.any():
+            raise DataError(f"{said}: nothing is left to predict at.")
+    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x)
+    target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
+    stand_in = some.with_columns(nw.lit(0.0).alias(target))
+    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target)
+    return Tasks(found.x, found.y[:, :0], found.offsets, found.ids, columns, notes, found.dated)
 
 
-def _together(context: Tasks, points: Tasks) -> tuple[Tasks, Tasks]:
-    """The tasks that are to be predicted, each with its context; one without any keeps the prior."""
-    place = {name: i for i, name in enumerate(context.ids)}
-    known = [name for name in points.ids if name in place]
-    pairs = context.select([place[name] for name in known]) if known else None
-    if pairs is not None and len(known) == len(points):
-        return pairs, points
-    empty = Tasks.empty(points.ids, context.d, context.p)
-    if pairs is None:
+def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
+    """The tasks that are to be predicted, each with its context; one without any keeps the prior.
+
+    Ids are compared as they are written: one table may hold 2011 as a number and the other as text.
+    """
+    p = len(points.columns.y) if context is None else context.p
+    empty = Tasks.empty(points.ids, points.d, p)
+    if context is None:
         return empty, points
-    have = set(known)
-    sizes = torch.tensor([int(context.sizes[place[name]]) if name in have else 0 for name in points.ids])
+    place = {_written(name): i for i, name in enumerate(context.ids)}
+    at = [place.get(_written(name)) for name in points.ids]
+    known = [i for i in at if i is not None]
+    if not known:
+        return empty, points
+    pairs = context.select(known)
+    sizes = torch.tensor([0 if i is None else int(context.sizes[i]) for i in at])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-    return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns), points
+    return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated), points
+
+
+def _written(name: Any) -> Any:
+    return tuple(map(as_written, name)) if isinstance(name, tuple) else as_written(name)
 
 
 def _identities(points: Tasks, names: Sequence[str]) -> dict[str, Array]:
@@ -147,11 +219,25 @@ def _identities(points: Tasks, names: Sequence[str]) -> dict[str, Array]:
 
 
 def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Array:
-    """Inputs as the table has them: days are dates again."""
+    """Inputs as the table has them: days are moments again."""
     if not holds_dates(frame, name):
         return values
     moments: Array = np.datetime64("1970-01-01", "us") + (values * 86_400e6).round().astype("timedelta64[us]")
     return moments
+
+
+def _as_dates(written: nw.DataFrame[Any], frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:
+    """Moments in the kind of column that the table has: whole days as dates, others in its time zone."""
+    for name in names:
+        kind, column = frame.schema[name], nw.col(name)
+        if kind == nw.Date and bool((written[name].dt.truncate("1d") == written[name]).all()):
+            written = written.with_columns(column.cast(nw.Date))
+        elif isinstance(kind, nw.Datetime) and kind.time_zone:
+            zoned = column.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone)
+            written = written.with_columns(zoned.cast(kind))
+        elif isinstance(kind, nw.Datetime):
+            written = written.with_columns(column.cast(kind))
+    return written
 
 
 def _column(values: list[Any]) -> Array:

@@ -123,7 +123,7 @@ class MetaGP(Saved):
                 )
             return self.condition_tasks(context).at(at)
         self._check_fitted()
-        return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+        return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted)).table
 
     def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
         """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units."""

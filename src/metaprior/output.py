@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 from metaprior.errors import OutputError
 
 
-def prepare_folder(folder: Path) -> None:
-    """Make sure that files can be written there, before any work is done."""
+def prepare_folder(folder: Path, option: str = "--out") -> None:
+    """Make sure that files can be written there, before any work is done. option: what a user gives another with."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".metaprior-{os.getpid()}"
@@ -19,8 +20,15 @@ def prepare_folder(folder: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise OutputError(
-            f"cannot write to the folder {folder}: {error.strerror or error}. Choose another with --out."
+            f"cannot write to the folder {folder}: {error.strerror or error}. Choose another with {option}."
         ) from None
+
+
+def check_file(path: Path) -> None:
+    """Make sure that a file can be written there, before any work is done."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise OutputError(f"{path}: give the name of a file in a folder that exists.")
+    prepare_folder(path.parent)
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
@@ -32,4 +40,5 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}.") from None
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

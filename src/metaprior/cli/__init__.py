@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from metaprior.cli.app import app
@@ -13,5 +14,13 @@ def main() -> None:
     try:
         app()
     except MetapriorError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
+        _end(str(error).replace("missing='drop'", "--missing drop"))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
+    except OSError as error:
+        _end(f"{error.filename or 'standard output'}: {error.strerror or error}.")
+
+
+def _end(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(2)

@@ -127,7 +127,7 @@ def fit(
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
     tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
-    start = start_of(from_model)
+    start = start_of(from_model, mean, kernel)
     gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
     target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
@@ -138,6 +138,8 @@ def _model(
     seed: int, screen: Screen,
 ) -> MetaGP:  # fmt: skip
     """What `fit` learns: a prior of the structure that was asked for, or the one that suits the tasks."""
+    if epochs is not None and epochs < 1:
+        raise OptionError(f"--epochs {epochs}: give 1 or more.")
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
     chosen = mean is None and kernel is None and epochs is None and device == "cpu"
@@ -223,7 +225,7 @@ def compare(
     screen = Screen(quiet, as_json)
     tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
     names = split_names(methods) if methods else []
-    contexts = chosen_contexts(context, context_until, tasks, seed)
+    contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
 
 

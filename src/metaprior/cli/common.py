@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from metaprior.data import COLUMNS, read_table
-from metaprior.errors import OptionError
+from metaprior.errors import DataError, OptionError
 from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
-from metaprior.tasks import Columns, Tasks
+from metaprior.tasks import Columns, Tasks, TrainedOn
+from metaprior.tasks.tables import in_days
 
 
 class Screen:
@@ -19,8 +24,8 @@ class Screen:
 
     def __init__(self, quiet: bool = False, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
-        self.console = Console(stderr=True, soft_wrap=True)
-        self.out = Console(width=None if sys.stdout.isatty() else 160)
+        self.console = Console(stderr=True, soft_wrap=True, markup=False)
+        self.out = Console(width=None if sys.stdout.isatty() else 160, markup=False)
 
     def say(self, text: str) -> None:
         if not self.quiet:
@@ -32,12 +37,21 @@ class Screen:
 
     def result(self, found: dict[str, Any]) -> None:
         if self.as_json:
-            self.out.print_json(json.dumps(found))
+            self.out.print_json(json.dumps(_finite(found), allow_nan=False))
+
+
+def _finite(found: Any) -> Any:
+    """The same with null for numbers that JSON does not have."""
+    if isinstance(found, dict):
+        return {key: _finite(value) for key, value in found.items()}
+    if isinstance(found, (list, tuple)):
+        return [_finite(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def split_names(text: str) -> list[str]:
-    """Column names separated by commas."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    """Column names separated by commas; one that has a comma itself stands in double quotes."""
+    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
     if not names:
         raise OptionError("give at least one column name.")
     return names
@@ -65,26 +79,84 @@ def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | N
         f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "
         f"(median {int(sizes.median())}); {x} → {y}"
     )
-    for note in tasks.notes:
+    for note in (*tasks.notes, *_oddities(tasks)):
         screen.say(f"note: {note}")
     return tasks
 
 
-def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: int) -> ContextsBySetting:
+def _oddities(tasks: Tasks) -> Iterator[str]:
+    """What a user would want to know before learning from these."""
+    if len(tasks) == 1:
+        yield "there is one task only: what tasks have in common cannot be learned from it."
+    for names, values in ((tasks.columns.x, tasks.x), (tasks.columns.y, tasks.y)):
+        for name, column in zip(names, values.unbind(1), strict=True):
+            if len(column) > 1 and bool((column == column[0]).all()):
+                yield f"column {name!r} is {float(column[0]):g} in every row."
+
+
+def number_or_date(text: str, option: str, form: str) -> float:
+    """A number, or a date such as 2020-03-01 as days since 1970."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        day = float(in_days(np.array(text.strip(), "datetime64[us]")))
+        if math.isfinite(day):
+            return day
+        raise ValueError
+    except ValueError:
+        raise OptionError(f"{option}: give {form} in numbers or dates, such as hour=24 or day=2020-03-01.") from None
+
+
+def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
+    """A word where inputs lie outside what the model was trained on, or are dates on one side only."""
+    for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True)):
+        was, now = name in trained_on.dated, name in tasks.dated
+        if was != now:
+            kinds = ("dates", "numbers") if was else ("numbers", "dates")
+            raise DataError(f"the model was trained on {kinds[0]} in column {name!r}; here it holds {kinds[1]}.")
+        outside = int(((tasks.x[:, k] < low) | (tasks.x[:, k] > high)).sum())
+        if outside:
+            screen.say(
+                f"warning: {outside:,} of {len(tasks.x):,} points lie outside the range of {name!r} that the model was "
+                f"trained on ({shown_range(trained_on, k)}): far from the known points it only repeats its prior there."
+            )
+
+
+def shown_range(trained_on: TrainedOn, k: int) -> str:
+    """From where to where an input column was trained on; days as dates."""
+    ends = trained_on.x_range[k]
+    if trained_on.columns.x[k] not in trained_on.dated:
+        return f"{ends[0]:g} to {ends[1]:g}"
+    days = [np.datetime64("1970-01-01", "D") + np.timedelta64(int(end), "D") for end in ends]
+    return f"{days[0]} to {days[1]}"
+
+
+def chosen_contexts(
+    context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen
+) -> ContextsBySetting:
     """`--context 1,3,5` or `--context-until hour=24`; by default sizes that suit the tasks."""
     if context and until:
         raise OptionError("give --context or --context-until, not both.")
     if until:
         name, _, value = until.partition("=")
-        try:
-            return contexts_until(name.strip(), float(value))
-        except ValueError:
-            raise OptionError(f"--context-until {until}: give COLUMN=NUMBER, such as hour=24.") from None
+        return contexts_until(name.strip(), number_or_date(value, f"--context-until {until}", "COLUMN=NUMBER"))
     if context:
         try:
-            return random_sizes([int(part) for part in context.split(",")], seed)
+            sizes = [int(part) for part in context.split(",")]
         except ValueError:
             raise OptionError(f"--context {context}: give whole numbers, such as 1,3,5.") from None
+        found = random_sizes(sizes, seed)
+        for n in sizes:
+            small = int((tasks.sizes <= n).sum())
+            if small and n > 0 and small < len(tasks):
+                screen.say(
+                    f"note: {small:,} of {len(tasks):,} tasks have no more than {n} points: not scored from {n}."
+                )
+            elif small == len(tasks) and len(sizes) > 1:
+                screen.say(f"note: no task has more than {n} points: nothing is scored from {n}.")
+        return found
     return random_sizes(default_sizes(tasks), seed)
 
 

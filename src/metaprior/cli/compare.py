@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from metaprior.cli.common import Screen
 from metaprior.experiments import Results
 from metaprior.model import MetaGP
-from metaprior.output import prepare_folder, write_whole
+from metaprior.output import check_file, prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
 from metaprior.selection import ContextsBySetting, compare, make_method
 from metaprior.selection.portrait import described_scores
@@ -20,12 +21,15 @@ def compare_methods(
     out: Path | None, screen: Screen,
 ) -> None:  # fmt: skip
     """Cross-validate, write results and report, say which prior to use, and keep it if asked."""
-    prepare_folder(folder)
+    prepare_folder(folder, "--report")
+    if out is not None:
+        check_file(out)
+    start = time.perf_counter()
     found = compare(tasks, contexts, methods=methods, folds=folds, seed=seed, progress=not screen.quiet)
     settings = {
         "seed": seed,
         "tasks": len(tasks),
-        "folds": folds,
+        "folds": len(found.winners),
         "chosen_in_each_fold": list(found.winners),
         "left_out": found.skipped,
         "verdict": found.verdict(),
@@ -33,6 +37,7 @@ def compare_methods(
     results = Results("compare", settings)
     for (method, setting), scores in found.scores.items():
         results.add(method, setting, scores)
+    results.seconds["all methods"] = time.perf_counter() - start
     results.close()
     results.write(folder)
     write_whole(folder / "table.md", lambda path: path.write_text(markdown_tables(results.rows)))
@@ -45,8 +50,11 @@ def compare_methods(
     screen.say(found.verdict())
     screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     if out is not None:
-        winner = make_method(found.best, tasks, seed, contexts).fit(tasks)
-        winner.scores_ = {n: described_scores(found.scores[found.best, n]) for n in found.settings}
+        name = found.recommended
+        winner = make_method(name, tasks, seed, contexts).fit(tasks)
+        winner.scores_ = {n: described_scores(found.scores[name, n]) for n in found.settings}
         MetaGP.of(winner).save(out)
-        screen.say(f"{found.best}, fitted on all tasks, is in {out}")
-    screen.result({"best": found.best, "verdict": found.verdict(), "folder": str(folder)})
+        screen.say(f"{name}, fitted on all tasks, is in {out}")
+    gains = {name: gain._asdict() for name, gain in found.gains(found.best).items()}
+    found_json = {"best": found.best, "recommended": found.recommended, "gains_of_best": gains}
+    screen.result(found_json | {"verdict": found.verdict(), "folder": str(folder)})

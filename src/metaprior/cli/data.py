@@ -40,7 +40,7 @@ def list_datasets() -> None:
         table.add_row(
             name, dataset.what, dataset.terms, f"metaprior data fetch {name}" if found is None else str(found)
         )
-    console = Console()
+    console = Console(markup=False)
     if not console.is_terminal:  # nothing to fit into: keep whole lines
         console.width = 200
     console.print(table, highlight=False, markup=False)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from metaprior.baselines import GPPerTask, LastValue
-from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks
+from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks, warn_range
 from metaprior.inference import Method
 from metaprior.model import load
 from metaprior.scoring import Scores, evaluate, paired_difference
@@ -24,13 +24,14 @@ def evaluate_model(
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
     method = load(model)
     tasks = read_tasks(table, method.trained_on_.columns, missing=missing, delimiter=delimiter, screen=screen)
+    warn_range(method.trained_on_, tasks, screen)
     seen = method.trained_on_.seen(tasks.ids)
     if seen:
         screen.say(
             f"warning: the model was trained on {len(seen):,} of these {len(tasks):,} tasks (the first is "
             f"{seen[0]!r}): their scores are too good."
         )
-    contexts = chosen_contexts(context, until, tasks, seed)
+    contexts = chosen_contexts(context, until, tasks, seed, screen)
     splits, rivals = contexts(tasks), _rivals(tasks, contexts)
     found: dict[str, Any] = {}
     for setting, split in splits.items():

@@ -9,6 +9,7 @@ from rich.table import Table
 from metaprior.cli.common import Screen, figure_text, hold_out
 from metaprior.errors import OptionError
 from metaprior.model import MetaGP, load
+from metaprior.output import check_file
 from metaprior.selection import Auto, default_sizes, random_sizes
 from metaprior.selection.portrait import held_out_scores
 from metaprior.tasks import Tasks, TrainedOn
@@ -16,15 +17,16 @@ from metaprior.tasks import Tasks, TrainedOn
 
 def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resume: bool, screen: Screen) -> None:
     """Meta-learn, score on held-out tasks beside `vanilla`, and write the model."""
-    if out.is_dir() or not out.parent.is_dir():
-        raise OptionError(f"--out {out}: give the name of a file in a folder that exists.")
+    check_file(out)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
     auto = gp.mean is None and gp.kernel is None
-    held, training = (None, tasks) if auto else hold_out(tasks, gp.options["seed"])
+    held, training = (None, tasks) if auto else _held_out(tasks, start, gp.options["seed"], screen)
     if not auto:
         gp.options["held_out"] = held
+    if resume and not checkpoint.exists():
+        screen.say("there is nothing to resume: learning starts anew.")
     try:
         gp.fit(training, start=start, checkpoint=checkpoint)
     except KeyboardInterrupt:
@@ -39,9 +41,26 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
         screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
         _score_held_out(gp, training, held, screen)
         gp.save(out)
-    screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at START:STOP:STEP --out predictions.csv")
+    where = "START:STOP:STEP" if tasks.d == 1 else "POINTS.csv"
+    screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at {where} --out predictions.csv")
     found = {"chosen": gp.method_.chosen_} if auto else {"epochs": gp.training_.epochs, "scores": gp.scores_}
     screen.result({"model": str(out), "tasks": len(tasks), **found})
+
+
+def _held_out(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> tuple[Tasks | None, Tasks]:
+    """Tasks to stop and to score by, none of which the model has learned from before; and the rest."""
+    known = set(start.trained_on_.seen(tasks.ids)) if start is not None else set()
+    if not known:
+        return hold_out(tasks, seed)
+    screen.say(f"note: the earlier model has learned from {len(known):,} of these {len(tasks):,} tasks before.")
+    new = [i for i, name in enumerate(tasks.ids) if name not in known]
+    if len(new) < 2:
+        return None, tasks
+    held, _ = hold_out(tasks.select(new), seed)
+    if held is None:
+        return None, tasks
+    chosen = set(held.ids)
+    return held, tasks.select([i for i, name in enumerate(tasks.ids) if name not in chosen])
 
 
 def _tell_choice(auto: Auto, screen: Screen) -> None:
@@ -87,8 +106,13 @@ def _score_held_out(gp: MetaGP, training: Tasks, held: Tasks | None, screen: Scr
     screen.show(table)
 
 
-def start_of(path: str | None) -> MetaGP | None:
-    """The model that learning goes on from."""
+def start_of(path: str | None, mean: str | None, kernel: str | None) -> MetaGP | None:
+    """The model that learning goes on from; it has its own mean and kernel."""
     if path is None:
         return None
-    return load(path)
+    found = load(path)
+    same = found.like_new()
+    for name, asked, known in (("mean", mean, same.mean), ("kernel", kernel, same.kernel)):
+        if asked is not None and asked != known:
+            raise OptionError(f"--{name} {asked}: the model {path} has {name} {known!r}, and learning goes on with it.")
+    return found

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metaprior.cli.common import Screen
+from metaprior.cli.common import Screen, number_or_date, warn_range
 from metaprior.data import check_output, read_table, write_table
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted, predict_table
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import task_figure
-from metaprior.tasks import Columns, TrainedOn
-from metaprior.tasks.tables import in_days
+from metaprior.tasks import Columns, Tasks
+
+LONGEST = 60
+"""Letters of a task's name in the name of its picture."""
 
 
 def predict_model(
@@ -41,11 +43,13 @@ def predict_model(
     if plot is not None:
         if len(columns.x) != 1 or len(columns.y) != 1:
             raise OptionError("--plot draws one target over one input column.")
-        prepare_folder(plot)
+        prepare_folder(plot, "--plot")
     given = read_table(table, delimiter)
     where = _where(at, columns.x, delimiter)
-    found = predict_table(method, columns, given, where, wanted)
-    _warn_range(method.trained_on_, found, screen)
+    found, notes = predict_table(method, columns, given, where, wanted)
+    for note in notes:
+        screen.say(f"note: {note}")
+    warn_range(method.trained_on_, _inputs(found, columns), screen)
     write_table(found, out)
     if out != "-":
         tasks = len(_positions(found, columns.task))
@@ -61,13 +65,12 @@ def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
     if ":" not in at or Path(at).exists():
         return read_table(at, delimiter)
     parts = at.split(":")
-    try:
-        start, stop, step = (float(part) for part in parts)
-    except ValueError:
-        raise OptionError(f"--at {at}: give START:STOP:STEP in numbers, a table, or 'missing'.") from None
+    if len(parts) != 3:
+        raise OptionError(f"--at {at}: give START:STOP:STEP in numbers or dates, a table, or 'missing'.")
+    start, stop, step = (number_or_date(part, f"--at {at}", "START:STOP:STEP") for part in parts)
     if len(names) != 1:
         raise OptionError(f"--at {at}: a range is of one input column; the model has {len(names)}. Give a table.")
-    if step <= 0 or stop < start or not math.isfinite(stop - start):
+    if not (0 < step < math.inf and start <= stop and math.isfinite(stop - start)):
         raise OptionError(f"--at {at}: give a step above 0 and a stop that is not before the start.")
     count = math.floor((stop - start) / step + 1e-9) + 1
     if count > 1_000_000:
@@ -75,16 +78,10 @@ def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
     return start + step * np.arange(count)
 
 
-def _warn_range(trained_on: TrainedOn, found: pa.Table, screen: Screen) -> None:
-    for name, (low, high) in zip(trained_on.columns.x, trained_on.x_range, strict=True):
-        values = found[name].to_numpy()
-        values = in_days(values) if values.dtype.kind == "M" else values
-        outside = int(((values < low) | (values > high)).sum())
-        if outside:
-            screen.say(
-                f"warning: {outside:,} of {len(values):,} points lie outside the range of {name!r} that the model was "
-                f"trained on ({low:g} to {high:g}): far from the known points it only repeats its prior there."
-            )
+def _inputs(found: pa.Table, columns: Columns) -> Tasks:
+    """The points of a table of predictions."""
+    names = {"task": columns.task, "x": columns.x, "y": found.column_names[len(columns.task) + len(columns.x)]}
+    return Tasks.from_table(found, **names)
 
 
 def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, screen: Screen) -> None:
@@ -100,7 +97,7 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
         curves |= {name: arrays[name][order] for name in ("mean", "lower", "upper")}
         label = " ".join(map(str, task))
         figure = task_figure(curves, label, (x, y), level)
-        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)
+        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST]
         while safe.lower() in pictures:  # "a/b" and "a b" are two tasks
             safe += "_"
         pictures.add(safe.lower())

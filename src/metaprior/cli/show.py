@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, figure_text
+from metaprior.cli.common import Screen, figure_text, shown_range
 from metaprior.methods import LearnedPrior
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
@@ -25,8 +25,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         "structure": _structure(method),
         "task columns": ", ".join(map(str, trained_on.columns.task)),
         "input columns": ", ".join(
-            f"{name} ({low:g} to {high:g})"
-            for name, (low, high) in zip(trained_on.columns.x, trained_on.x_range, strict=True)
+            f"{name} ({shown_range(trained_on, k)})" for k, name in enumerate(trained_on.columns.x)
         ),
         "target columns": ", ".join(
             f"{name} ({low:g} to {high:g})"
@@ -45,7 +44,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
     screen.show(table)
     screen.result(facts)
     if folder is not None:
-        prepare_folder(folder)
+        prepare_folder(folder, "--pictures")
         names = (str(trained_on.columns.x[0]), str(trained_on.columns.y[0]))
         pictures = {}
         for name, figure in model_figures(portrait(method, trained_on), gp.scores_, names).items():

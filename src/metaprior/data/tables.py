@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from csv import reader
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,13 @@ def read_table(name: str, delimiter: str | None = None) -> pa.Table:
         raise DataError(f"there is no file {path}, nor an embedded table of that name ({', '.join(EMBEDDED)}).")
     if path.suffix.lower() == ".parquet":
         return _parquet(path)
-    with pa.OSFile(str(path)) as file:
-        return _csv(file, str(path), delimiter)
+    try:
+        if not path.is_file():  # a pipe cannot be read twice
+            return _csv(pa.BufferReader(path.read_bytes()), str(path), delimiter)
+        with pa.OSFile(str(path)) as file:
+            return _csv(file, str(path), delimiter)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
 
 
 def write_table(table: pa.Table, name: str) -> None:
@@ -90,14 +96,20 @@ def _parquet(path: Path) -> pa.Table:
 
 def _csv(source: pa.NativeFile, name: str, delimiter: str | None) -> pa.Table:
     """Read block by block: the text is never in memory as a whole."""
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    if delimiter is not None and len(delimiter) != 1:
+        raise OptionError(f"--delimiter {delimiter!r}: give one sign, such as ';', or 'tab'.")
     start = source.read(HEAD)
     source.seek(0)
     if not start.strip():
         raise DataError(f"{name} is empty.")
     try:
         options = csv.ParseOptions(delimiter=delimiter or ",")
-        empty = csv.ConvertOptions(strings_can_be_null=True)  # an empty task column is missing, not a task called ""
-        table = csv.read_csv(source, parse_options=options, convert_options=empty)
+        # an empty task column is missing, not a task called ""; numbers with leading zeros are names
+        convert = csv.ConvertOptions(
+            strings_can_be_null=True, column_types=_names_like_numbers(start, delimiter or ",")
+        )
+        table = csv.read_csv(source, parse_options=options, convert_options=convert)
         pa.default_memory_pool().release_unused()  # what parsing took is twice the table
         first_line = start.split(b"\n", 1)[0].decode("utf-8")
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -110,6 +122,18 @@ def _csv(source: pa.NativeFile, name: str, delimiter: str | None) -> pa.Table:
     if table.num_columns == 1 and (hint := _hint(first_line, delimiter)):
         raise DataError(f"{name} has one column, {table.column_names[0]!r}.{hint}")
     return _checked(table, name)
+
+
+def _names_like_numbers(start: bytes, delimiter: str) -> dict[str, pa.DataType]:
+    """Columns in whose first rows a whole number begins with 0, as in 007: they are read as text."""
+    lines = start.decode("utf-8", "ignore").splitlines()
+    rows = list(reader(lines[:-1] if len(start) == HEAD else lines, delimiter=delimiter))
+    found = {}
+    for k, name in enumerate(rows[0] if rows else ()):
+        values = [row[k] for row in rows[1:] if k < len(row) and row[k]]
+        if all(value.isdigit() for value in values) and any(len(value) > 1 and value[0] == "0" for value in values):
+            found[name] = pa.string()
+    return found
 
 
 def _hint(line: str, delimiter: str | None) -> str:

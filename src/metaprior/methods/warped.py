@@ -49,7 +49,7 @@ class Warped(Saved):
         if not hasattr(self, "warp_"):
             raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
         self.warp_.check(context)
-        bare = at if at.p == 0 else Tasks(at.x, at.y[:, :0], at.offsets, at.ids, at.columns)
+        bare = replace(at, y=at.y[:, :0])
         posterior = self.method.predict(warped(context, self.warp_), bare)
         return WarpedPosterior(posterior, self.warp_, summed_slopes(context, self.warp_))
 
@@ -71,7 +71,7 @@ class Warped(Saved):
 @torch.no_grad()
 def warped(tasks: Tasks, warp: Warp) -> Tasks:
     """The tasks with `g(y)` in the place of y."""
-    return Tasks(tasks.x, warp(tasks.y), tasks.offsets, tasks.ids, tasks.columns)
+    return replace(tasks, y=warp(tasks.y))
 
 
 @torch.no_grad()

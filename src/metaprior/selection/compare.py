@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -55,25 +56,43 @@ class Comparison:
         """The method of the highest log density over all folds."""
         return max((name for name in self.methods if name != CHOSEN), key=lambda name: self.density(name).mean)
 
+    def gains(self, method: str) -> dict[str, Summary]:
+        """By how much a method is better than those that need no other tasks."""
+        return {name: self.against(method, name) for name in SIMPLE if name in self.methods and name != method}
+
+    @property
+    def recommended(self) -> str:
+        """The best method, or the best simple one where no learned prior is seen to pay."""
+        simple = [name for name in SIMPLE if name in self.methods]
+        if not simple or _pays(self.gains(self.best)):
+            return self.best
+        return max(simple, key=lambda name: self.density(name).mean)
+
     def verdict(self) -> str:
         """One sentence that a person can act on."""
         best, tasks = self.best, self.density(self.best).tasks
-        rivals = [name for name in SIMPLE if name in self.methods]
-        gains = {name: self.against(CHOSEN, name) for name in rivals}
-        if not gains:
+        gains = self.gains(best)
+        if not any(name in self.methods for name in SIMPLE):
             return f"Of these methods {best} has the highest log density on these {tasks} tasks."
-        pays = all(gain.mean > 2 * (gain.stderr or 0.0) for gain in gains.values())
-        told = " and ".join(
-            f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items()
-        )
-        if best in SIMPLE or not pays:
+        if not all(math.isfinite(gain.mean) for gain in gains.values()):
             return (
-                f"No learned prior pays on these {tasks} tasks: {best} has the highest log density, and choosing by "
-                f"cross-validation gains {told} per point."
+                f"These {tasks} tasks cannot decide: some values are certain under {best} or a simple method, so "
+                "log densities are infinite. Is the target constant?"
+            )
+        if best in SIMPLE or not _pays(gains):
+            return (
+                f"No learned prior pays on these {tasks} tasks: use {self.recommended}. The highest log density has "
+                f"{best}" + (f", {_told(gains)} per point." if gains else ".")
+            )
+        honest = self.gains(CHOSEN)
+        if not _pays(honest):
+            return (
+                f"{best} looks best on these {tasks} tasks, {_told(gains)} per point; but they are too few to choose "
+                f"by: choosing without looking, by cross-validation, gains {_told(honest)}. Take it as a guess."
             )
         return (
             f"Use {best}: on these {tasks} tasks it has the highest log density; choosing by cross-validation gains "
-            f"{told} per point (log density, ± one standard error)."
+            f"{_told(honest)} per point (log density, ± one standard error)."
         )
 
     def _by_task(self, method: str) -> dict[object, float]:
@@ -83,6 +102,15 @@ class Comparison:
                 for task, value in zip(scores.ids, scores.values[BY].tolist(), strict=True):
                     found.setdefault(task, []).append(value)
         return {task: sum(values) / len(values) for task, values in found.items()}
+
+
+def _pays(gains: dict[str, Summary]) -> bool:
+    """Whether each gain is above two standard errors."""
+    return bool(gains) and all(gain.mean > 2 * (gain.stderr or 0.0) for gain in gains.values())
+
+
+def _told(gains: dict[str, Summary]) -> str:
+    return " and ".join(f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items())
 
 
 def compare(
@@ -99,7 +127,7 @@ def compare(
     What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
     those of a choice that has not seen the tasks it is scored on.
     """
-    names = list(methods) or list(METHODS)
+    names = list(dict.fromkeys(methods)) or list(METHODS)
     for name in names:
         if name not in METHODS:
             raise UnknownNameError("method", name, METHODS)

@@ -51,7 +51,13 @@ def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Mi
     x_values, y_values = (_numbers(frame, names, order) for names in (columns.x, columns.y))
     tasks = assemble(x_values, y_values, owner if together else owner[order], ids, columns, order, missing)
     dated = [name for name in columns.x if holds_dates(frame, name)]
-    return replace(tasks, notes=(*(f"column {name!r}: dates, in {DAYS}" for name in dated), *tasks.notes))
+    said = (f"column {name!r}: dates, in {DAYS}" for name in dated)
+    return replace(tasks, notes=(*said, *tasks.notes), dated=tuple(dated))
+
+
+def task_ids(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> list[Any]:
+    """The ids of all tasks of a table, in the order in which they first appear."""
+    return _owners(frame, names)[1]
 
 
 def _frame(table: Any) -> nw.DataFrame[Any]:
@@ -186,6 +192,8 @@ def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
     bad = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and not _is_number(value)]
     if bad:
         first = ", ".join(f"row {row}: {value!r}" for row, value in bad[:3])
+        if len(bad) == len([value for value in values if value is not None]):
+            return f"it holds text ({first}): number the categories or make it a task column; dates are 2020-03-01"
         return f"{len(bad)} of its {len(values)} values are text ({first}); put them right or leave those rows out"
     if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"

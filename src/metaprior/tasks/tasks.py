@@ -45,7 +45,7 @@ class Tasks:
     """The points of all tasks one after another; task `i` owns rows `offsets[i]` to `offsets[i + 1]`.
 
     Build one with `from_pairs` or `from_table`. Tensors are float64 and the container's own: treat them as
-    read-only. `notes` says what was left out when it was built.
+    read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days.
     """
 
     x: Float[Tensor, "N d"]
@@ -54,6 +54,7 @@ class Tasks:
     ids: tuple[Hashable, ...]
     columns: Columns
     notes: tuple[str, ...] = ()
+    dated: tuple[str, ...] = ()
 
     @staticmethod
     def from_pairs(

@@ -30,6 +30,7 @@ class TrainedOn:
     y_range: tuple[tuple[float, float], ...]
     salt: str
     hashes: UInt8[Tensor, "m 8"]
+    dated: tuple[str, ...] = ()  # input columns that are dates, in days
 
     @staticmethod
     def of(tasks: Tasks, earlier: TrainedOn | None = None) -> TrainedOn:
@@ -39,12 +40,15 @@ class TrainedOn:
         ranges = [_ranges(values) for values in (tasks.x, tasks.y)]
         counts = [len(tasks), len(tasks.x), int(tasks.sizes.min()), int(tasks.sizes.max())]
         if earlier:
-            hashes = torch.cat([earlier.hashes, hashes])
+            known = {bytes(row) for row in earlier.hashes.tolist()}
+            new = torch.tensor([bytes(row) not in known for row in hashes.tolist()])
+            hashes = torch.cat([earlier.hashes, hashes[new]])
+            counts[0], counts[1] = int(new.sum()), int(tasks.sizes[new].sum())
             ranges = [_wider(*pair) for pair in zip((earlier.x_range, earlier.y_range), ranges, strict=True)]
             counts[0], counts[1] = counts[0] + earlier.tasks, counts[1] + earlier.rows
             counts[2], counts[3] = min(counts[2], earlier.sizes[0]), max(counts[3], earlier.sizes[1])
         return TrainedOn(
-            tasks.columns, counts[0], counts[1], (counts[2], counts[3]), ranges[0], ranges[1], salt, hashes
+            tasks.columns, counts[0], counts[1], (counts[2], counts[3]), ranges[0], ranges[1], salt, hashes, tasks.dated
         )
 
     def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:
@@ -63,6 +67,7 @@ class TrainedOn:
             "x_range": self.x_range,
             "y_range": self.y_range,
             "salt": self.salt,
+            "dated": self.dated,
         }
 
     @staticmethod
@@ -70,8 +75,8 @@ class TrainedOn:
         names = found["columns"]
         columns = Columns(*(tuple(names[role]) for role in ("task", "x", "y")))
         x_range, y_range = (tuple((low, high) for low, high in found[key]) for key in ("x_range", "y_range"))
-        sizes = (found["sizes"][0], found["sizes"][1])
-        return TrainedOn(columns, found["tasks"], found["rows"], sizes, x_range, y_range, found["salt"], hashes)
+        sizes, dated = (found["sizes"][0], found["sizes"][1]), tuple(found["dated"])
+        return TrainedOn(columns, found["tasks"], found["rows"], sizes, x_range, y_range, found["salt"], hashes, dated)
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
@@ -80,7 +85,12 @@ def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
 
 
 def _text(name: Hashable) -> str:
-    return "\x1f".join(map(str, name)) if isinstance(name, tuple) else str(name)
+    return "\x1f".join(map(as_written, name)) if isinstance(name, tuple) else as_written(name)
+
+
+def as_written(name: Any) -> str:
+    """An id as text: 1950, 1950.0 and "1950" are the same task, whatever a table has made of them."""
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
 def _ranges(values: Tensor) -> tuple[tuple[float, float], ...]:
