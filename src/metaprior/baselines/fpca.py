@@ -60,8 +60,8 @@ class FPCA(Saved):
     It is the Gaussian-process prior with a mean and a low-rank kernel in a basis (the paper's proposition); EM
     maximises its evidence, so curves may be irregular and sparse. basis: "spline", "polynomial", "fourier"
     or a `Basis`. size: functions per input, rank: components; where they are not given, the evidence of held-out
-    curves chooses. held_out: other tasks to choose by; by default five folds of the tasks. noise_floor: the least noise
-    variance, as a share of y's.
+    curves chooses. held_out: other tasks to choose by, or a share of these; by default five folds of them. noise_floor:
+    the least noise variance, as a share of y's.
     """
 
     kind = "fpca"
@@ -78,7 +78,7 @@ class FPCA(Saved):
         knots: Sequence[float] | None = None,
         degree: int = 3,
         noise_floor: float = 1e-6,
-        held_out: Tasks | None = None,
+        held_out: Tasks | float | None = None,
         tolerance: float = 1e-6,
         max_steps: int = 500,
         seed: int = 0,
@@ -267,8 +267,11 @@ class FPCA(Saved):
 
     def _folds(self, tasks: Tasks) -> list[tuple[Tasks, Tasks]]:
         """Pairs of curves to learn from and to judge by; none where there are too few to spare any."""
-        if self.held_out is not None:
+        if isinstance(self.held_out, Tasks):
             return [(tasks, self.scaler_.scale(self.held_out))]
+        if self.held_out is not None:
+            judge, training = tasks.split(self.held_out, self.seed)
+            return [(training, judge)]
         if len(tasks) < 4:
             return []
         order = torch.randperm(len(tasks), generator=generator_of(self.seed))

@@ -14,17 +14,26 @@ from metaprior.data import load_physionet
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
-from metaprior.experiments.running import INITIALISATION, components_record, fit_maml, timed, training_record
+from metaprior.experiments.running import (
+    INITIALISATION,
+    choice_record,
+    components_record,
+    fit_maml,
+    timed,
+    training_record,
+)
 from metaprior.inference import InUnits, Method, Predictive
 from metaprior.learning import OptimizerName, Weighting
-from metaprior.methods import LearnedPrior
+from metaprior.methods import LearnedPrior, Warped
 from metaprior.priors import CONFIGURATIONS
 from metaprior.progress import progress_bar
 from metaprior.scoring import score
+from metaprior.selection import Auto, ContextsBySetting
 from metaprior.tasks import ContextTarget, Tasks
 
 VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
-METHODS = (*CONFIGURATIONS, "neural network", "mean fit on target", "maml", "fpca", "last value", "context mean")
+PAPER = (*CONFIGURATIONS, "neural network", "mean fit on target")
+METHODS = (*PAPER, "maml", "fpca", "warped", "auto", "last value", "context mean")
 HIDDEN = (128, 64)
 WEIGHTING: Weighting = "point"
 """Patients count the same however often they were measured, as they do in the table: those in a bad state are measured
@@ -87,6 +96,8 @@ def run(options: Options) -> Results:
                 results.add(name, variable, scores, PUBLISHED["icu"].get(name))
             if isinstance(method, (LearnedPrior, NeuralNetwork, MAML)):
                 settings["training"][f"{name}, {variable}"] = training_record(method)
+            if isinstance(method, Auto):
+                settings.setdefault("auto", {})[variable] = choice_record(method)
             if isinstance(method, FPCA):
                 settings.setdefault("fpca", {})[variable] = components_record(method)
             _note_residuals(results, name, variable, posterior, patients.target)
@@ -106,6 +117,7 @@ class _Patients:
 
     def __init__(self, variable: str, meta: Tasks, test: Tasks, options: Options, seeds: dict[str, int]) -> None:
         self.variable, self.options = variable, options
+        self.meta = meta
         self.held_out, self.training = meta.split(0.1, seeds["held out"])
         both_days = split_days(test)
         if options.quick:
@@ -139,6 +151,11 @@ class _Patients:
         if name == "maml":
             given = (self.training, self.options, self.held_out, _as_at_test)
             return fit_maml(*given, label=f"{self.variable}, {name}", hidden=HIDDEN, gain=GAIN)
+        if name == "warped":
+            return Warped(self._prior("warped"), seed=seed).fit(self.training)
+        if name == "auto":
+            days = ContextsBySetting(lambda given: {"first day": split_days(given)}, at_random=False)
+            return Auto(contexts=days, seed=seed, progress=progress).fit(self.meta)
         if name == "fpca":
             return FPCA(held_out=self.held_out, progress=progress).fit(self.training)
         kind = {"last value": LastValue, "context mean": ContextMean}[name]
@@ -147,10 +164,15 @@ class _Patients:
     def _learned(self, name: str) -> LearnedPrior:
         if name == "vanilla" and self._vanilla is not None:
             return self._vanilla
+        gp = self._prior(name).fit(self.training)
+        self._vanilla = gp if name == "vanilla" else self._vanilla
+        return gp
+
+    def _prior(self, name: str) -> LearnedPrior:
         optimizer = self.options.learned_by
         epochs = EPOCHS[optimizer]
-        gp = LearnedPrior(
-            *CONFIGURATIONS[name],
+        return LearnedPrior(
+            *CONFIGURATIONS.get(name, ("deep", "deep")),
             hidden=HIDDEN,
             gain=GAIN,
             features=FEATURES,
@@ -159,12 +181,10 @@ class _Patients:
             check_every=CHECK_EVERY[optimizer],
             patience=PATIENCE,
             weighting=WEIGHTING,
-            held_out=self.held_out,
+            held_out=self.held_out if name != "warped" else 0.1,
             seed=self.options.seed,
             progress=self._label(name),
-        ).fit(self.training)
-        self._vanilla = gp if name == "vanilla" else self._vanilla
-        return gp
+        )
 
     def _label(self, name: str) -> str | bool:
         return f"{self.variable}, {name}" if self.options.progress else False

@@ -24,15 +24,15 @@ from metaprior.experiments.running import (
 )
 from metaprior.inference import Method
 from metaprior.learning import OptimizerName
-from metaprior.methods import LearnedPrior
+from metaprior.methods import LearnedPrior, Mixture
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
-from metaprior.tasks import ContextTarget, SharedInputs, Tasks
+from metaprior.tasks import ContextTarget, Scaler, SharedInputs, Tasks
 
 SETTINGS = (3, 50, 300)
 QUICK_SETTINGS = (3, 10, 30)
-METHODS = ("neural network", "mean fit on target", *CONFIGURATIONS, "maml", "fpca", "linear limit")
+METHODS = ("neural network", "mean fit on target", *CONFIGURATIONS, "maml", "fpca", "mixture", "linear limit")
 FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Noise floors (variances) to choose from."""
 
@@ -49,6 +49,9 @@ FITTED = 1_000
 
 SHOWN = 3
 """Images in the figure."""
+
+KINDS, KIND_RANK, FEW = (10, 20, 30), 100, 10_000
+"""Numbers of kinds that a mixture may have, components of each, and images that its noise is chosen with."""
 
 
 def run(options: Options) -> Results:
@@ -199,9 +202,34 @@ class _Experiment:
             return fit_maml(self.images.training, self.options, self.judges, hidden=HIDDEN)
         if name == "fpca":
             return FPCA(held_out=self.images.held_out, progress=progress).fit(self.images.training)
+        if name == "mixture":
+            return self._mixture()
         if name in self.fitted:
             return self.fitted[name]
         return self._learned(name, self.floor)
+
+    def _mixture(self) -> Mixture:
+        """Kinds of digits without labels: the noise by the error on held-out images, the kinds by their evidence."""
+        training, few = self.images.training, self.images.training.select(range(min(FEW, len(self.images.training))))
+        variance = float(Scaler.fit(few).y_scale.square())
+        rank = min(KIND_RANK, len(self.images.grid) // 2)
+        tried = {}
+        for noise in FLOORS[1:]:
+            brief = Mixture(KINDS[0], rank=rank, noise_floor=noise / variance, held_out=self.judges).fit(few)
+            tried[noise] = self._mse(brief)
+        best = min(tried, key=lambda noise: sum(tried[noise]))
+        label = "mixture" if self.options.progress else False
+        options: dict[str, Any] = {"noise_floor": best / variance, "held_out": self.images.held_out, "progress": label}
+        mixture = Mixture(KINDS, rank=rank, seed=self.options.seed, **options).fit(training)
+        self.results.settings["mixture"] = {
+            "noise": best,
+            "held_out_mse_by_noise": _rounded(tried),
+            "kinds": len(mixture.models_),
+            "rank": rank,
+            "held_out_evidence_by_kinds": {str(one.kinds): round(one.held_out_evidence, 4) for one in mixture.tried_},
+            "notes": list(mixture.notes_),
+        }
+        return mixture
 
     def _vanilla(self) -> LearnedPrior:
         """The prior whose kernel and noise `mean fit on target` takes."""

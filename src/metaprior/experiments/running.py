@@ -17,6 +17,7 @@ from metaprior.methods import LearnedPrior
 from metaprior.priors import NetworkOptions
 from metaprior.progress import progress_bar
 from metaprior.scoring import evaluate
+from metaprior.selection import Auto
 from metaprior.tasks import ContextTarget, Tasks
 
 EPISODES = 150_000
@@ -102,3 +103,15 @@ def timed(results: Results, name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     results.seconds[name] = round(results.seconds.get(name, 0.0) + time.perf_counter() - start, 2)
+
+
+def choice_record(auto: Auto) -> dict[str, Any]:
+    """What `auto` tried and chose, for the result files."""
+    return {
+        "chosen": {name: round(weight, 3) for name, weight in auto.chosen_.items()},
+        "because": auto.why_,
+        "held_out_log_density": {one.name: round(one.density.mean, 4) for one in auto.tried_},
+        "held_out_coverage_90": [round(share, 4) for share in auto.coverage_],
+        "reach": [round(value, 3) for value in auto.calibration_.reach],
+        "left_out": auto.left_out_,
+    }

@@ -14,6 +14,7 @@ from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
 from metaprior.experiments.running import (
     INITIALISATION,
+    choice_record,
     components_record,
     contexts_of,
     fit_maml,
@@ -27,14 +28,21 @@ from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import Scores, evaluate
 from metaprior.seeds import generator_of
+from metaprior.selection import Auto, random_sizes
 from metaprior.tasks import ContextTarget, Tasks
 
 SETTINGS = (1, 5, 20)
-METHODS = (*CONFIGURATIONS, "maml", "fpca", "bayes limit", "linear limit")
+METHODS = (*CONFIGURATIONS, "maml", "fpca", "eigenfunctions", "auto", "bayes limit", "linear limit")
+SMALLEST = 1e-3
+"""The noise floor (variance) at which the eigenfunctions' joint density is compared with the limit's at the same."""
+
+GAINS = (4.0, 12.0, 30.0)
+"""How rough φ may start: steps at 25 places need a rough one. The evidence of held-out steps chooses."""
+
 FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Noise floors (variances) to choose from."""
 
-HIDDEN = (128, 64)
+HIDDEN, FUNCTIONS = (128, 64), 32
 EPOCHS: dict[OptimizerName, int] = {"algorithm1": 20, "adam": 3000, "lbfgs": 3000}
 QUICK_EPOCHS: dict[OptimizerName, int] = {"algorithm1": 1, "adam": 100, "lbfgs": 20}
 
@@ -78,6 +86,16 @@ def run(options: Options) -> Results:
             score_contexts(results, name, method, contexts)
         if isinstance(method, (LearnedPrior, MAML)) and name != "linear limit":
             settings["training"][name] = training_record(method)
+        if isinstance(method, Auto):
+            settings["auto"] = choice_record(method)
+        if name == "eigenfunctions":
+            assert isinstance(method, LearnedPrior)
+            settings["eigenfunctions"] = {
+                "functions": FUNCTIONS,
+                "gain": method.gain,
+                "noise_floor": SMALLEST,
+                "joint_log_likelihood_of_the_linear_limit_there": _limits(training, contexts),
+            }
         if isinstance(method, FPCA):
             settings["fpca"] = components_record(method)
         if name in CONFIGURATIONS:
@@ -127,6 +145,12 @@ class StepKernel(Kernel):  # type: ignore[misc]
         return (1 - gap.abs()) / 4
 
 
+def _limits(training: Tasks, contexts: dict[int, ContextTarget]) -> dict[str, float]:
+    """The joint log likelihood of the linear limit at the eigenfunctions' noise floor, for each ñ."""
+    limit = linear_limit(SMALLEST).fit(training)
+    return {str(n): evaluate(limit, *split).summary("joint_log_likelihood").mean for n, split in contexts.items()}
+
+
 def bayes_mean(context: Tasks, target: Tasks) -> Float[Tensor, "N 1"]:
     """The exact posterior mean of the step process at the target's points: no method has a lower expected MSE.
 
@@ -160,11 +184,35 @@ def _score_bayes_limit(results: Results, contexts: dict[int, ContextTarget]) -> 
 def _fitted(name: str, floor: float, training: Tasks, held_out: Tasks, options: Options) -> Method:
     if name == "linear limit":
         return linear_limit(floor).fit(training)
+    if name == "eigenfunctions":
+        return _eigenfunctions(training, held_out, options)
+    if name == "auto":
+        both = Tasks.from_pairs([(task.x, task.y) for part in (training, held_out) for task in part])
+        rungs = ("shared gp", "fpca") if options.quick else ("shared gp", "fpca", "learned both", "eigenfunctions")
+        contexts = random_sizes(SETTINGS, options.seed)
+        return Auto(contexts=contexts, rungs=rungs, seed=options.seed, progress=options.progress).fit(both)
     if name == "maml":
         return fit_maml(training, options, held_out, hidden=HIDDEN)
     if name == "fpca":
         return FPCA(held_out=held_out, progress=name if options.progress else False).fit(training)
     return _learned(name, floor, held_out, options).fit(training)
+
+
+def _eigenfunctions(training: Tasks, held_out: Tasks, options: Options) -> LearnedPrior:
+    """One prior `φ(x)ᵀφ(x')` with a constant mean; how rough φ starts is chosen by a short training of each."""
+
+    def prior(gain: float, epochs: int) -> LearnedPrior:
+        label = f"eigenfunctions, gain {gain:g}" if options.progress else False
+        return LearnedPrior(
+            "constant", "eigenfunctions", functions=FUNCTIONS, gain=gain, noise_floor=SMALLEST, hidden=HIDDEN,
+            scale=False, max_epochs=epochs, held_out=held_out, seed=options.seed, progress=label,
+        )  # fmt: skip
+
+    brief, most = (10, 20) if options.quick else (200, 3000)
+    tried = [prior(gain, brief).fit(training) for gain in GAINS]
+    best = max(tried, key=lambda one: one.training_.best.held_out_evidence)
+    assert best.gain is not None
+    return prior(best.gain, most).fit(training)
 
 
 def _learned(name: str, floor: float, held_out: Tasks, options: Options, brief: bool = False) -> LearnedPrior:

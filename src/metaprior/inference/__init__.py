@@ -4,6 +4,7 @@ from metaprior.inference.calibrated import CalibratedPosterior, Calibration
 from metaprior.inference.conditioning import condition
 from metaprior.inference.evidence import Evidence, evidence, summed_evidence, task_evidence
 from metaprior.inference.factor import JITTER, factor
+from metaprior.inference.gathered import Gathered
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.inference.marginals import Interval, Marginals
 from metaprior.inference.method import Method, Predictive
@@ -20,6 +21,7 @@ __all__ = [
     "Conditional",
     "ContextBatch",
     "Evidence",
+    "Gathered",
     "GaussianMarginals",
     "InUnits",
     "Interval",

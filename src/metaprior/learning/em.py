@@ -72,8 +72,8 @@ class Designs:
     """What many tasks say about the model."""
 
     blocks: tuple[Block, ...]
-    tasks: int
-    values: int  # number of target values
+    tasks: float
+    values: float  # number of target values
     squares: float  # Σ yᵀy over everything
 
     @staticmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Self
 
 import torch
@@ -81,6 +82,7 @@ def summed_slopes(tasks: Tasks, warp: Warp) -> Float[Tensor, " m"]:
     return torch.zeros(len(tasks), dtype=torch.float64).index_add_(0, tasks.task_of_row, slopes)
 
 
+@lru_cache(maxsize=8)  # by identity of the tasks: several methods may learn from the same
 def learned_warp(kind: str, tasks: Tasks, seed: int = 0) -> Warp:
     """The warp under which a plain prior has the highest evidence of y itself."""
     warp = make_warp(kind, tasks.y)

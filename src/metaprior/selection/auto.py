@@ -132,7 +132,7 @@ class Auto(Saved):
             if values is None:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
             self._choose(seen, values)
-            training = tasks if len(folds) > 1 else tasks.select(folds[0][0])
+            training = tasks if len(folds) > 1 else folds[0][0]
             methods = [kept.get(name) or self._fitted(name, training) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
             advance("learning from all tasks")
@@ -159,30 +159,30 @@ class Auto(Saved):
         """The posterior of each target task, given its context."""
         return CalibratedPosterior(self.method_.predict(context, at), self.calibration_)
 
-    def _folds(self, tasks: Tasks) -> list[tuple[Tensor, Tensor]]:
-        """Which tasks to learn from and which to judge by."""
+    def _folds(self, tasks: Tasks) -> list[tuple[Tasks, Tensor]]:
+        """Tasks to learn from, and which ones to judge by."""
         if len(tasks) < 2:
             raise DataError("one task says nothing about others: give two or more, or choose mean and kernel.")
         order = torch.randperm(len(tasks), generator=generator_of(self.seed))
         if len(tasks) >= ENOUGH:
             held, rest = order.tensor_split([round(SHARE * len(tasks))])
-            return [(rest.sort().values, held.sort().values)]
+            return [(tasks.select(rest.sort().values), held.sort().values)]
         parts = order.tensor_split(min(FOLDS, len(tasks)))
         return [
-            (torch.cat([other for other in parts if other is not part]).sort().values, part.sort().values)
+            (tasks.select(torch.cat([other for other in parts if other is not part]).sort().values), part.sort().values)
             for part in parts
         ]
 
     def _fitted(self, name: str, tasks: Tasks) -> Any:
         return LADDER[name](tasks, self.seed).fit(tasks)
 
-    def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tensor, Tensor]]) -> tuple[Seen, Values, Any]:
+    def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tasks, Tensor]]) -> tuple[Seen, Values, Any]:
         steps = resolution(tasks)
         parts: list[Seen] = []
         rows: list[Values] = []
         method = None
         for training, judge in folds:
-            method = self._fitted(name, tasks.select(training))
+            method = self._fitted(name, training)
             for which, (context, target) in self._splits(tasks.select(judge)):
                 posterior = method.predict(context, target)
                 density = recorded_density(posterior, target.y, steps)
@@ -234,7 +234,7 @@ class Auto(Saved):
         stacked = self._stack(seen, values)
         together = _cross_fitted(seen, values, self.seed)
         gain = summarise(together - per_task[simplest.name]) if together is not None else Summary(0.0, None, 0)
-        if len(stacked) > 1 and gain.stderr is not None and gain.mean > gain.stderr:
+        if len(stacked) > 1 and gain.stderr is not None and gain.mean > 2 * gain.stderr:
             self.chosen_ = stacked
             self.why_ = (
                 f"a combination gains {gain.mean:.3f} ± {gain.stderr:.3f} of log density per value over "

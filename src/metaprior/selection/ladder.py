@@ -19,11 +19,16 @@ MANY = 400
 
 def _prior(mean: str, kernel: str, **options: Any) -> Rung:
     def make(tasks: Tasks, seed: int) -> LearnedPrior:
-        weighting = "point" if len(tasks) >= MANY else "task"
-        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8, "weighting": weighting} | options
+        many = len(tasks) >= MANY
+        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8 if many else 4}
+        chosen |= {"weighting": "point" if many else "task"} | options
         return LearnedPrior(mean, kernel, held_out=spare(tasks), seed=seed, progress=False, **chosen)
 
     return make
+
+
+def _fpca(tasks: Tasks, seed: int) -> FPCA:
+    return FPCA(held_out=0.1 if len(tasks) >= MANY else None, seed=seed)
 
 
 _DEEP = {"gain": 1.0, "features": 4}
@@ -33,8 +38,8 @@ LADDER: dict[str, Rung] = {
     "gp per task": lambda tasks, seed: GPPerTask(),
     "shared gp": _prior("constant", "matern"),
     "mean and last value": _prior("deep", "exponential", hidden=(32,), gain=1.0),
-    "fpca": lambda tasks, seed: FPCA(seed=seed),
-    "warped fpca": lambda tasks, seed: Warped(FPCA(seed=seed), seed=seed),
+    "fpca": _fpca,
+    "warped fpca": lambda tasks, seed: Warped(_fpca(tasks, seed), seed=seed),
     "learned both": _prior("deep", "deep", **_DEEP),
     "student": _prior("deep", "deep", degrees=5.0, **_DEEP),
     "warped": lambda tasks, seed: Warped(_prior("deep", "deep", **_DEEP)(tasks, seed), seed=seed),

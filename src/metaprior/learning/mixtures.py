@@ -1,0 +1,167 @@
+"""EM for a mixture of reduced-rank mixed-effects models: tasks that come in kinds, which nobody has labelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.inference.evidence import LOG_2PI
+from metaprior.learning.em import Block, Designs, MixedEffects, fit_em, start_of
+from metaprior.priors import Basis
+from metaprior.seeds import generator_of
+from metaprior.tasks import Padded, Tasks, on_one_grid
+from metaprior.tasks.batches import padded
+
+ROUNDS = 15
+"""Between an E-step over the kinds and the next."""
+
+LEAST = 5.0
+"""Tasks' worth of responsibility below which a kind has collapsed: it is taken out, and that is said."""
+
+NEGLIGIBLE = 1e-8
+"""Responsibility below which a task has no say in a kind."""
+
+INNER = 3
+"""EM steps of each kind's own model in one round, where it has no closed form."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskDesigns:
+    """What each task says about any model in a basis: its Gram matrix, `h = Bᵀy` and `yᵀy`; and who they are."""
+
+    tasks: Tensor
+    points: Float[Tensor, " k"]
+    gram: Float[Tensor, "g q q"]  # one for all (g = 1), or one for each
+    projected: Float[Tensor, "k q p"]
+    squares: Float[Tensor, " k"]
+
+    @staticmethod
+    def of(basis: Basis, tasks: Tasks) -> list[TaskDesigns]:
+        """Of all tasks: one block where they share a grid, else some of similar size."""
+        if on_one_grid(tasks):
+            m, n = len(tasks), int(tasks.sizes[0])
+            B, y = basis(tasks.x[:n]), tasks.y.view(m, n, tasks.p)
+            points = torch.full((m,), float(n), dtype=torch.float64)
+            projected = (y.mT.reshape(-1, n) @ B).reshape(m, tasks.p, -1).mT  # one product, not one for each task
+            return [TaskDesigns(torch.arange(m), points, (B.mT @ B)[None], projected, y.square().sum((1, 2)))]
+        return [TaskDesigns._padded(basis, batch) for batch in padded(tasks)]
+
+    @staticmethod
+    def _padded(basis: Basis, batch: Padded) -> TaskDesigns:
+        B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
+        squares, points = batch.y.square().sum((1, 2)), batch.mask.sum(1).double()
+        return TaskDesigns(batch.tasks, points, B.mT @ B, B.mT @ batch.y, squares)
+
+    def weighted(self, weights: Float[Tensor, " m"]) -> Block:
+        """The same as a block of the M-step, each task counting with its weight."""
+        w = weights[self.tasks]
+        if len(self.gram) == 1:
+            some = torch.nonzero(w > NEGLIGIBLE)[:, 0]  # most tasks are of one kind
+            h, share = self.projected[some], w[some]
+            flat = (h * share[:, None, None].sqrt()).permute(1, 0, 2).reshape(h.shape[1], -1)
+            total = torch.einsum("k,kqp->qp", share, h)
+            return Block(w.sum()[None], self.points[:1], self.gram, total[None], (flat @ flat.mT)[None])
+        scaled = w[:, None, None] * self.projected
+        return Block(w, self.points, self.gram, scaled, scaled @ self.projected.mT)
+
+    def evidence(self, model: MixedEffects) -> Float[Tensor, " k"]:
+        """The evidence of each task under a model."""
+        beta, W, noise = model
+        r, p = W.shape[1], beta.shape[1]
+        Gb = self.gram @ beta
+        L = torch.linalg.cholesky(noise * torch.eye(r, dtype=W.dtype) + W.mT @ self.gram @ W)
+        if len(self.gram) == 1:
+            through = torch.linalg.solve_triangular(L[0], W.mT, upper=False)
+            inner = ((self.projected - Gb).mT.reshape(-1, len(beta)) @ through.mT).reshape(-1, p, r).mT
+        else:
+            inner = torch.linalg.solve_triangular(L, W.mT @ (self.projected - Gb), upper=False)
+        rest = self.squares - 2 * (beta * self.projected).sum((1, 2)) + (beta * Gb).sum((1, 2))
+        quadratic = (rest - inner.square().sum((1, 2))) / noise
+        logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (self.points - r) * math.log(noise)
+        found: Tensor = -0.5 * (quadratic + p * (logdet + self.points * LOG_2PI))
+        return found
+
+
+class KindsFit(NamedTuple):
+    """The kinds' models and shares, the evidence before each round and at the end, and what collapsed on the way."""
+
+    models: tuple[MixedEffects, ...]
+    shares: tuple[float, ...]
+    evidence: tuple[float, ...]
+    notes: tuple[str, ...]
+
+
+@torch.no_grad()
+def fit_kinds(
+    designs: Sequence[TaskDesigns], start: Float[Tensor, "m c"], rank: int, *, floor: float, rounds: int = ROUNDS
+) -> KindsFit:
+    """EM from given responsibilities. Each round fits every kind to the tasks by how much they are of it."""
+    responsible, trace, notes = start, [], []
+    count = len(start)
+    models: list[MixedEffects | None] = [None] * start.shape[1]
+    for _ in range(rounds):
+        kept = torch.nonzero(responsible.sum(0) >= LEAST)[:, 0].tolist()
+        if len(kept) < responsible.shape[1]:
+            lost = responsible.shape[1] - len(kept)
+            notes.append(f"{lost} of {responsible.shape[1]} kinds collapsed and were taken out")
+            models = [models[c] for c in kept]
+            responsible = responsible[:, kept] + 1e-12  # a task of a kind that is gone may be of any other
+            responsible = responsible / responsible.sum(1, keepdim=True)
+        models = [_maximised(designs, responsible[:, c], rank, floor, models[c]) for c in range(len(models))]
+        log_joint = (responsible.sum(0) / count).log() + kind_evidences(designs, models, count)  # type: ignore[arg-type]
+        trace.append(float(log_joint.logsumexp(1).sum()))
+        responsible = torch.softmax(log_joint, 1)
+        if len(trace) > 1 and trace[-1] - trace[-2] < 1e-4 * abs(trace[-1]):
+            break
+    shares = (responsible.sum(0) / count).clamp(min=1e-300).tolist()
+    return KindsFit(tuple(model for model in models if model is not None), tuple(shares), tuple(trace), tuple(notes))
+
+
+@torch.no_grad()
+def kind_evidences(designs: Sequence[TaskDesigns], models: Sequence[MixedEffects], count: int) -> Float[Tensor, "m c"]:
+    """The evidence of each task under each kind."""
+    found = torch.empty(count, len(models), dtype=torch.float64)
+    for c, model in enumerate(models):
+        for block in designs:
+            found[block.tasks, c] = block.evidence(model)
+    return found
+
+
+def _maximised(
+    designs: Sequence[TaskDesigns], weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None
+) -> MixedEffects:
+    blocks = tuple(block.weighted(weights) for block in designs)
+    p = designs[0].projected.shape[2]
+    values = sum(float((weights[block.tasks] * block.points).sum()) for block in designs) * p
+    squares = sum(float((weights[block.tasks] * block.squares).sum()) for block in designs)
+    weighted = Designs(blocks, float(weights.sum()), values, squares)  # type: ignore[arg-type]
+    most = max(min(rank, int(weights.sum() / 2)), 1)
+    if weighted.one_grid:
+        return start_of(weighted, most, floor)
+    start = model if model is not None and model.loadings.shape[1] == most else None
+    return fit_em(weighted, most, start=start, floor=floor, max_steps=INNER if start is not None else 10 * INNER).model
+
+
+def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 30) -> Float[Tensor, "m c"]:
+    """Responsibilities of 0 and 1 by Lloyd's algorithm, from centres that are far from each other (k-means++)."""
+    generator = generator_of(seed)
+    centres = points[torch.randint(len(points), (1,), generator=generator)]
+    for _ in range(count - 1):
+        far = torch.cdist(points, centres).amin(1).square() + 1e-12
+        centres = torch.cat([centres, points[torch.multinomial(far, 1, generator=generator)]])
+    nearest = torch.cdist(points, centres).argmin(1)
+    for _ in range(rounds):
+        totals = torch.zeros_like(centres).index_add_(0, nearest, points)
+        sizes = torch.bincount(nearest, minlength=count)
+        centres = torch.where(sizes[:, None] > 0, totals / sizes.clamp(min=1)[:, None], centres)
+        again = torch.cdist(points, centres).argmin(1)
+        if torch.equal(again, nearest):
+            break
+        nearest = again
+    return torch.nn.functional.one_hot(nearest, count).double()
