@@ -11,12 +11,15 @@ import torch
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
-from metaprior.inference import Method
+from metaprior.inference import Gathered, Method
 from metaprior.tasks import Columns, Missing, Tasks
 from metaprior.tasks.tables import holds_dates, task_ids
 from metaprior.tasks.trained_on import as_written
 
 Array = np.ndarray[Any, Any]
+
+IMPLAUSIBLE = 0.02
+"""A context that fewer than so many of the past ones were as unlikely as is not of their kind."""
 
 MOST_TOGETHER = 5_000
 """Points of one task that draws are taken at together: their covariance has the square of that."""
@@ -31,6 +34,7 @@ class Wanted(NamedTuple):
     samples: int = 0
     seed: int = 0
     missing: Missing = "error"  # what to do about context rows with missing values
+    fallback: bool = False  # tasks unlike the past ones: from their own points alone
 
     def check(self) -> None:
         if not 0 < self.level < 1:
@@ -61,7 +65,14 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
     _check_size(points, wanted.samples)
     posterior = method.predict(context, points)
+    usual = plausible(method, context)
+    strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
+    if len(strange):
+        posterior, said = _unlike(method, context, points, posterior, strange, wanted.fallback)
+        notes = (*notes, said)
     found = predicted_columns(posterior, columns.y, wanted)
+    if usual is not None:
+        found["plausibility"] = usual[points.task_of_row].numpy()
     taken = [name for name in (*columns.task, *columns.x) if name in found]
     if taken:
         raise DataError(f"the column {taken[0]!r} would be overwritten by the prediction's: rename it.")
@@ -72,6 +83,30 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
     if blank:
         notes = (*notes, f"{blank:,} of {len(points):,} tasks have no known rows: they get the prior.")
     return Predicted(_as_dates(written, frame, columns.x).to_native(), notes)
+
+
+def plausible(method: Any, context: Tasks) -> Tensor | None:
+    """How usual each context is for a method that can tell; None for others."""
+    ask = getattr(method, "plausibility", None)
+    found: Tensor | None = None if ask is None else ask(context)
+    return found
+
+
+def _unlike(
+    method: Any, context: Tasks, points: Tasks, posterior: Any, strange: Tensor, fallback: bool
+) -> tuple[Any, str]:
+    """The posterior where some tasks are unlike the past ones, and a word on it."""
+    names = ", ".join(str(points.ids[i]) for i in strange[:3].tolist()) + (", …" if len(strange) > 3 else "")
+    said = f"{len(strange):,} of {len(points):,} tasks are unlike those the prior was learned from ({names})"
+    if not fallback:
+        return posterior, f"{said}: see the column plausibility, or ask for a fallback to their own points alone."
+    usual = torch.ones(len(points), dtype=torch.bool)
+    usual[strange] = False
+    parts = []
+    for which, by in ((torch.nonzero(usual)[:, 0], method), (strange, method.fallback_)):
+        if len(which):
+            parts.append((which, by.predict(context.select(which), points.select(which))))
+    return Gathered(points, parts), f"{said}: they are predicted from their own points alone."
 
 
 def _check_size(points: Tasks, samples: int) -> None:

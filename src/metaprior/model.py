@@ -85,7 +85,7 @@ class MetaGP(Saved):
             if not isinstance(method, LearnedPrior):
                 raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
             self.method_ = method.fit(given, start=earlier, checkpoint=checkpoint)
-        self.trained_on_ = self.method_.trained_on_
+        self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
         return self
 
     def condition(self, x: Any, y: Any) -> Conditioned:
@@ -114,7 +114,8 @@ class MetaGP(Saved):
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
-        quantiles=(), samples=0, seed=0, missing="error".
+        quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks that are unlike the past ones: from their own
+        points alone).
         """
         if isinstance(context, Tasks):
             if wanted:
@@ -124,6 +125,17 @@ class MetaGP(Saved):
             return self.condition_tasks(context).at(at)
         self._check_fitted()
         return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted)).table
+
+    @property
+    def plausibility(self) -> Callable[[Tasks], Tensor] | None:
+        """How usual each context is, from 0 to 1: `gp.plausibility(context)`. None where the prior was not chosen."""
+        return self.method_.plausibility if isinstance(getattr(self, "method_", None), Auto) else None
+
+    @property
+    def fallback_(self) -> Method:
+        """What predicts a task from its own points alone, where the prior does not suit it."""
+        found: Method = self.method_.fallback_
+        return found
 
     def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
         """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units."""

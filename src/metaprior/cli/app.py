@@ -167,6 +167,9 @@ def predict(
     latent: Annotated[bool, typer.Option("--latent", help="Of the function, not of a new observation.")] = False,
     quantiles: Annotated[str | None, typer.Option(help="More columns: quantiles such as 0.1,0.5,0.9.")] = None,
     samples: Annotated[int, typer.Option(help="More columns: so many draws of whole functions.")] = 0,
+    fallback: Annotated[
+        bool, typer.Option("--fallback", help="Predict tasks unlike the past ones from their own points alone.")
+    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
@@ -178,7 +181,7 @@ def predict(
         shares = tuple(float(part) for part in quantiles.split(",")) if quantiles else ()
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
-    wanted = Wanted(level, latent, shares, samples, seed, missing)  # type: ignore[arg-type]
+    wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
     screen = Screen(quiet)
     predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
 

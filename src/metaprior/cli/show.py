@@ -13,6 +13,7 @@ from metaprior.methods import LearnedPrior
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
+from metaprior.selection import Auto
 from metaprior.selection.portrait import portrait
 
 
@@ -55,6 +56,12 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
 
 
 def _structure(method: Any) -> str:
+    if isinstance(method, Auto):
+        shares = [f"{name} ({weight:.0%})" if weight < 1 else name for name, weight in method.chosen_.items()]
+        before, after = method.coverage_
+        return (
+            f"{' + '.join(shares)}, chosen because {method.why_} 90% intervals: {before:.0%}, recalibrated {after:.0%}"
+        )
     if isinstance(method, LearnedPrior):
         return f"mean {method.mean}, kernel {method.kernel}, hidden layers {list(method.hidden)}"
     if hasattr(method, "basis_"):

@@ -151,6 +151,6 @@ def _linear(
     x, y = torch.cat([zero, here]), torch.cat([zero, there])
     slopes = y.diff() / x.diff()
     size = z.abs()
-    piece = (torch.bucketize(size, x, right=True) - 1).clamp(0, len(slopes) - 1)
+    piece = (torch.bucketize(size.contiguous(), x, right=True) - 1).clamp(0, len(slopes) - 1)
     value = y[piece] + slopes[piece] * (size - x[piece])
     return value * z.sign(), slopes[piece]

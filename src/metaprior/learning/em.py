@@ -113,7 +113,8 @@ class MixedEffects(NamedTuple):
 
     def prior(self, basis: Basis) -> Prior:
         """The same as a Gaussian-process prior: `m(x) = b(x)ᵀβ`, `k(x, x') = b(x)ᵀ W Wᵀ b(x')`."""
-        mean, kernel = BasisMean(basis, self.mean), BasisKernel(basis, self.loadings)
+        # in one layout, whatever made them: a product's last bits depend on it
+        mean, kernel = BasisMean(basis, self.mean.contiguous()), BasisKernel(basis, self.loadings.contiguous())
         return Prior(mean, kernel, FixedNoise(self.noise), learn=())
 
 

@@ -24,7 +24,7 @@ from metaprior.inference.calibrated import normal_scores
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.methods import Combination
 from metaprior.progress import progress_bar
-from metaprior.scoring import Summary, summarise
+from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.seeds import generator_of
 from metaprior.selection.ladder import LADDER
 from metaprior.selection.splits import ContextsBySetting, default_sizes, first_sizes, random_sizes
@@ -40,8 +40,11 @@ SHARE = 0.25
 REPEATED = 5
 """Values that occur so often each, on average, were rounded."""
 
-NEAREST = 200
+NEAREST = 50
 """Held-out contexts of the nearest sizes that a new one is compared with, at least."""
+
+TOLERATED = 1.02
+"""Times the least squared error that held-out tasks allow: what a combination's mean may have."""
 
 LEAST_WEIGHT = 0.03
 """A rung of less weight in a combination is left out of it."""
@@ -65,6 +68,7 @@ class Values:
     weight: Float[Tensor, " N"]
     y: Float[Tensor, " N"]
     known: Int[Tensor, " k"]  # number of values in each context
+    setting: Int[Tensor, " N"]  # which of the settings each value is from
 
     def per_task(self, values: Float[Tensor, " N"]) -> Float[Tensor, " m"]:
         """The weighted mean of each task that has values."""
@@ -116,7 +120,7 @@ class Auto(Saved):
         """
         folds, names = self._folds(tasks), list(self.rungs) or list(LADDER)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), fingerprint_of([tasks], names, self.seed))
-        seen, values, self.left_out_ = _resumed(file)
+        seen, values, self.left_out_, self._labels = _resumed(file)
         kept: dict[str, Any] = {}
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
         with progress_bar(label, len(names) + 1, show=bool(self.progress)) as advance:
@@ -127,7 +131,14 @@ class Auto(Saved):
                     except MetapriorError as error:
                         self.left_out_[name] = str(error)
                     if file is not None:
-                        file.write({"seen": _as_dicts(seen), "values": _as_dict(values), "left_out": self.left_out_})
+                        file.write(
+                            {
+                                "seen": _as_dicts(seen),
+                                "values": _as_dict(values),
+                                "left_out": self.left_out_,
+                                "labels": self._labels,
+                            }
+                        )
                 advance(name)
             if values is None:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
@@ -177,13 +188,13 @@ class Auto(Saved):
         return LADDER[name](tasks, self.seed).fit(tasks)
 
     def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tasks, Tensor]]) -> tuple[Seen, Values, Any]:
-        steps = resolution(tasks)
+        steps, labels = resolution(tasks), self._labels
         parts: list[Seen] = []
         rows: list[Values] = []
         method = None
         for training, judge in folds:
             method = self._fitted(name, training)
-            for which, (context, target) in self._splits(tasks.select(judge)):
+            for label, which, (context, target) in self._splits(tasks.select(judge)):
                 posterior = method.predict(context, target)
                 density = recorded_density(posterior, target.y, steps)
                 if not bool(density.isfinite().all()):
@@ -192,21 +203,23 @@ class Auto(Saved):
                 parts.append(Seen(*(part.flatten() for part in said)))
                 owner = judge[which][target.task_of_row].repeat_interleave(target.p)
                 share = (1 / target.sizes.double() / target.p)[target.task_of_row].repeat_interleave(target.p)
-                rows.append(Values(owner, share, target.y.flatten(), context.sizes * context.p))
+                place = labels.setdefault(label, len(labels))
+                setting = torch.full_like(owner, place)
+                rows.append(Values(owner, share, target.y.flatten(), context.sizes * context.p, setting))
         if not parts:
             raise DataError("no held-out task has points to predict.")
         return _joined(Seen, parts), _joined(Values, rows), method if len(folds) == 1 else None
 
-    def _splits(self, tasks: Tasks) -> Iterator[tuple[Tensor, ContextTarget]]:
-        """Contexts and targets, with the positions of their tasks."""
+    def _splits(self, tasks: Tasks) -> Iterator[tuple[str, Tensor, ContextTarget]]:
+        """Contexts and targets under the name of their setting, with the positions of their tasks."""
         place = {name: i for i, name in enumerate(tasks.ids)}
         for contexts in self._settings(tasks):
             try:
                 found = contexts(tasks)
             except DataError:
                 continue  # none of these tasks can be split so: they say nothing
-            for split in found.values():
-                yield torch.tensor([place[name] for name in split.target.ids]), split
+            for label, split in found.items():
+                yield label, torch.tensor([place[name] for name in split.target.ids]), split
 
     def _settings(self, tasks: Tasks) -> list[ContextsBySetting]:
         if self.contexts is not None:
@@ -245,12 +258,44 @@ class Auto(Saved):
         self.calibration_ = Calibration.of(cdf, values.weight, int(values.task.unique().numel()))
         before, after = (values.per_task(_inside(cdf, one)) for one in (Calibration.identity(), self.calibration_))
         self.coverage_ = (float(before.mean()), float(after.mean()))
+        self.scores_ = self._scores(seen, values, cdf)
         evidences = torch.stack([math.log(weight) + seen[name].evidence for name, weight in self.chosen_.items()])
         some = values.known > 0
         self.usual_ = (evidences.logsumexp(0)[some] / values.known[some], values.known[some])
 
+    def _scores(self, seen: dict[str, Seen], values: Values, cdf: Float[Tensor, " N"]) -> dict[str, Any]:
+        """How the choice predicted held-out tasks, by setting: what a page about the model shows."""
+        mean = sum(weight * seen[name].mean for name, weight in self.chosen_.items())
+        density = torch.stack([math.log(weight) + seen[name].log_density for name, weight in self.chosen_.items()])
+        off_centre = 2 * (torch.special.ndtr(self.calibration_.inward(normal_scores(cdf))[0]) - 0.5).abs()
+        found = {}
+        for label, place in self._labels.items():
+            here = values.setting == place
+            part = Values(values.task[here], values.weight[here], values.y[here], values.known, values.setting[here])
+            error = summarise(part.per_task((mean - values.y).square()[here]))
+            told = {
+                "mse": error._asdict(),
+                "log_likelihood": summarise(part.per_task(density.logsumexp(0)[here]))._asdict(),
+            }
+            inside = {
+                str(level): float(part.per_task((off_centre[here] <= level / 100).double()).mean()) for level in LEVELS
+            }
+            found[label] = told | {"coverage_90": {"mean": inside["90"], "stderr": None}, "coverage": inside}
+        return found
+
     def _stack(self, seen: dict[str, Seen], values: Values) -> dict[str, float]:
-        weights = stacking_weights(_matrix(seen), values.weight)
+        """Weights under which held-out values are most probable, moved towards those of the least squared error.
+
+        As far as needed for an error within `TOLERATED` of the least: a combination is asked for its mean as well.
+        """
+        by_density = stacking_weights(_matrix(seen), values.weight)
+        means = torch.stack([found.mean for found in seen.values()], 1)
+        by_error = least_squares_weights(means, values.y, values.weight)
+        least = _squared_error(means @ by_error, values)
+        for step in torch.linspace(0, 1, 21, dtype=torch.float64).tolist():
+            weights = (1 - step) * by_density + step * by_error
+            if _squared_error(means @ weights, values) <= TOLERATED * least:
+                break
         kept = {name: weight for name, weight in zip(seen, weights.tolist(), strict=True) if weight >= LEAST_WEIGHT}
         total = sum(kept.values())
         return {name: weight / total for name, weight in kept.items()}
@@ -333,7 +378,7 @@ def _share_below(
         close = near <= near.sort().values[min(NEAREST, len(near)) - 1]
         here = sizes == size
         lower = (usual[close][None, :] < surprise[here][:, None]).sum(1)
-        found[here] = (1 + lower) / (1 + int(close.sum()))
+        found[here] = (1 + lower).double() / (1 + int(close.sum()))
     return found
 
 
@@ -349,13 +394,13 @@ def _as_dicts(seen: dict[str, Seen]) -> dict[str, dict[str, Tensor]]:
     return {name: _as_dict(found) for name, found in seen.items()}
 
 
-def _resumed(file: Checkpoint | None) -> tuple[dict[str, Seen], Values | None, dict[str, str]]:
+def _resumed(file: Checkpoint | None) -> tuple[dict[str, Seen], Values | None, dict[str, str], dict[str, int]]:
     """What an earlier run has tried."""
     kept = None if file is None else file.read()
     if kept is None:
-        return {}, None, {}
+        return {}, None, {}, {}
     seen = {name: Seen(**found) for name, found in kept["seen"].items()}
-    return seen, Values(**kept["values"]) if kept["values"] else None, dict(kept["left_out"])
+    return seen, Values(**kept["values"]) if kept["values"] else None, dict(kept["left_out"]), dict(kept["labels"])
 
 
 def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
@@ -369,6 +414,28 @@ def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " 
             return new
         shares = new.clamp(min=1e-300)
     return shares
+
+
+def least_squares_weights(
+    means: Float[Tensor, "N k"], y: Float[Tensor, " N"], weight: Float[Tensor, " N"]
+) -> Float[Tensor, " k"]:
+    """The weights, none negative and 1 together, of the combined mean with the least squared error.
+
+    By multiplicative updates (exponentiated gradient): each step lowers what has more error than the rest.
+    """
+    share = (weight / weight.sum())[:, None]
+    residuals = means - y[:, None]
+    gram = residuals.mT @ (share * residuals)  # the error of weights w is wᵀ gram w
+    shares = torch.full((means.shape[1],), 1 / means.shape[1], dtype=torch.float64)
+    rate = 0.5 / float(gram.diagonal().max().clamp(min=1e-300))
+    for _ in range(2000):
+        slope = 2 * gram @ shares
+        shares = torch.softmax(shares.clamp(min=1e-300).log() - rate * (slope - slope.min()), 0)
+    return shares
+
+
+def _squared_error(mean: Float[Tensor, " N"], values: Values) -> float:
+    return float((values.weight * (mean - values.y).square()).sum() / values.weight.sum())
 
 
 def _cross_fitted(seen: dict[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:

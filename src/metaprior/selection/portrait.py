@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from metaprior.inference import Method, condition
+from metaprior.baselines import GPPerTask, PointMethod
+from metaprior.inference import Method
 from metaprior.scoring import LEVELS, Scores, evaluate
+from metaprior.selection.auto import Auto
 from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks, TrainedOn
 
 POINTS, DRAWS, FUNCTIONS = 121, 12, 4
+MANY = 2_000
+"""Draws that a covariance is taken from where there is no other way."""
 
 Curves = dict[str, np.ndarray[Any, Any]]
 
@@ -41,31 +45,34 @@ def _finite(value: float | None) -> float | None:
 def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     """Prior mean with draws, covariance, eigenfunctions (for one input column), and how learning went."""
     curves: Curves = {}
-    if len(trained_on.columns.x) == 1 and hasattr(method, "prior_"):
-        curves |= _prior(method, *trained_on.x_range[0])
-    training = getattr(method, "training_", None)
+    learned = method.method_ if isinstance(method, Auto) else method
+    if len(trained_on.columns.x) == 1 and not isinstance(learned, (PointMethod, GPPerTask)):
+        curves |= _prior(learned, *trained_on.x_range[0], len(trained_on.columns.y))
+    training = getattr(learned, "training_", None)
     if training is not None:
         curves["epochs"] = np.array([check.epoch for check in training.checks])
         curves["held-out evidence"] = np.array([check.held_out_evidence for check in training.checks])
     return curves
 
 
-def _prior(method: Any, low: float, high: float) -> Curves:
+def _prior(method: Any, low: float, high: float, p: int) -> Curves:
+    """What the method expects of a new task, before it is seen: of its first target."""
     x = torch.linspace(low, high, POINTS, dtype=torch.float64)[:, None]
-    points, p = Tasks.from_inputs([x]), len(method.scaler_.y_shift)
-    scaled = method.scaler_.scale(points)
-    blank = Tasks.empty(points.ids, 1, p)
-    posterior = condition(method.prior_, blank).at(scaled)
-    unscale = method.scaler_.unscale_mean
-    K = posterior.function.covariances()[0][0] * float(method.scaler_.y_scale[0]) ** 2
+    points = Tasks.from_inputs([x])
+    posterior = method.predict(Tasks.empty(points.ids, 1, p), points).function
+    draws = posterior.samples(DRAWS, 0)[:, :, 0]
+    if hasattr(posterior, "covariances"):
+        K = posterior.covariances()[0][0]
+    else:  # a mixture, a warp: from many draws
+        K = posterior.samples(MANY, 1)[:, :, 0].mT.cov()
     values, vectors = torch.linalg.eigh(K)
     vectors = vectors * vectors.sum(0).sign()
     sd = K.diagonal().clamp(min=1e-300).sqrt()
     return {
         "x": x[:, 0].numpy(),
-        "mean": unscale(posterior.mean)[:, 0].numpy(),
+        "mean": posterior.mean[:, 0].numpy(),
         "sd": sd.numpy(),
-        "draws": unscale(posterior.function.samples(DRAWS, 0))[:, :, 0].numpy(),
+        "draws": draws.numpy(),
         "covariance": K.numpy(),
         "correlation": (K / sd[:, None] / sd).numpy(),
         "eigenvalues": values.flip(0)[:FUNCTIONS].clamp(min=0.0).numpy(),

@@ -112,10 +112,12 @@ def _held_out(settings: dict[str, Any]) -> Figure:
 
 
 def _errors(axes: Axes, settings: dict[str, Any]) -> None:
-    means = [found["mse"]["mean"] for found in settings.values()]
-    bars = [found["mse"]["stderr"] or 0.0 for found in settings.values()]
-    axes.errorbar(range(len(means)), means, bars, marker="o", color=BLUE, capsize=3, lw=1.6)
-    axes.set_xticks(range(len(means)), [_label(n) for n in settings])
+    for random in (True, False):  # a line through the sizes of one kind of context
+        places = [k for k, n in enumerate(settings) if n.isdigit() == random]
+        found = [list(settings.values())[k]["mse"] for k in places]
+        bars = [one["stderr"] or 0.0 for one in found]
+        axes.errorbar(places, [one["mean"] for one in found], bars, marker="o", color=BLUE, capsize=3, lw=1.6)
+    axes.set_xticks(range(len(settings)), [_label(n) for n in settings])
     axes.set(title="Error on held-out tasks by context", ylabel="mean squared error", ylim=(0, None))
 
 

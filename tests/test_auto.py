@@ -1,0 +1,362 @@
+"""The automatic choice: what it says of itself is true, and it is never far behind what it chose from."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import metaprior
+from metaprior import DataError, MetaGP, NotFittedError, OptionError, Tasks, UnknownNameError
+from metaprior.baselines import FPCA, GPPerTask
+from metaprior.inference import CalibratedPosterior, Calibration
+from metaprior.learning import checkpoints
+from metaprior.methods import Combination, LearnedPrior, Mixture
+from metaprior.scoring import evaluate, score
+from metaprior.selection import Auto
+from metaprior.selection.auto import least_squares_weights, recorded_density, resolution, stacking_weights
+from tests.problems import ragged
+
+FAST = ("gp per task", "shared gp", "fpca")
+
+
+def curves(count=40, seed=0, n=8):
+    """A mean curve with a random level and slope, and a little noise."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        x = np.sort(rng.uniform(0, 2, n))
+        pairs.append((x, np.sin(3 * x) + rng.normal() + rng.normal() * x + 0.1 * rng.normal(size=n)))
+    return Tasks.from_pairs(pairs, [f"{seed} {k}" for k in range(count)])
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return Auto(rungs=FAST, progress=False).fit(curves())
+
+
+def test_it_tells_what_it_tried_and_why_it_chose(fitted):
+    assert [one.name for one in fitted.tried_] == list(FAST)
+    densities = {one.name: one.density.mean for one in fitted.tried_}
+    best = max(densities, key=densities.get)
+    assert best == "fpca"
+    assert set(fitted.chosen_) <= set(FAST)
+    assert sum(fitted.chosen_.values()) == pytest.approx(1.0)
+    assert "fpca" in fitted.why_
+    assert not fitted.left_out_
+
+
+def test_the_simplest_within_a_standard_error_is_taken():
+    """Where all tasks are one line, every rung that can learn a line is as good; the first of them is taken."""
+    rng = np.random.default_rng(0)
+    tasks = Tasks.from_pairs([(x := rng.uniform(0, 1, 6), rng.normal(size=6) + 0 * x) for _ in range(30)])
+    found = Auto(rungs=("shared gp", "fpca", "learned both"), progress=False).fit(tasks)
+    assert list(found.chosen_) == ["shared gp"]
+
+
+def test_held_out_tasks_are_never_learned_from(monkeypatch):
+    """What each rung is fitted on and what it is scored on have no task in common."""
+    seen = []
+
+    class Spy(GPPerTask):
+        kind = "spy"
+
+        def fit(self, tasks):
+            self.known = set(tasks.ids)
+            return super().fit(tasks)
+
+        def predict(self, context, at):
+            seen.append(self.known & set(context.ids))
+            return super().predict(context, at)
+
+    monkeypatch.setitem(metaprior.selection.auto.LADDER, "shared gp", lambda tasks, seed: Spy())
+    Auto(rungs=("shared gp",), progress=False).fit(curves(20))
+    assert len(seen) > 10
+    assert not any(seen)
+
+
+def test_predictions_are_calibrated_on_new_tasks(fitted):
+    context, target = curves(300, seed=5).context_target(3, seed=0)
+    found = evaluate(fitted, context, target)
+    assert found.summary("coverage_90").mean == pytest.approx(0.9, abs=0.05)
+    best = evaluate(FPCA().fit(curves()), context, target)
+    assert found.summary("mse").mean < 1.05 * best.summary("mse").mean
+    assert found.summary("log_likelihood").mean > best.summary("log_likelihood").mean - 0.03
+
+
+def test_a_task_unlike_the_past_ones_is_implausible(fitted):
+    usual = curves(50, seed=9).context_target(4, seed=0).context
+    strange = Tasks.from_pairs([([0.1, 0.5, 1.0, 1.5], [30.0, -20.0, 40.0, -10.0])])
+    assert float(fitted.plausibility(strange)[0]) < 0.02
+    found = fitted.plausibility(usual)
+    assert 0.35 < float(found.mean()) < 0.65
+    assert float((found < 0.02).double().mean()) < 0.1
+    assert fitted.plausibility(Tasks.empty(["new"], 1, 1)).tolist() == [1.0]
+
+
+def test_a_choice_makes_the_trip_to_a_file_and_back(fitted, tmp_path):
+    gp = MetaGP.of(fitted)
+    gp.save(tmp_path / "m")
+    again = metaprior.load(tmp_path / "m")
+    context, target = curves(5, seed=2).context_target(3, seed=0)
+    one, two = gp.predict(context, target), again.predict(context, target)
+    assert torch.equal(one.mean, two.mean)
+    assert torch.equal(one.quantiles([0.05, 0.95]), two.quantiles([0.05, 0.95]))
+    assert again.method_.tried_ == fitted.tried_
+    assert again.method_.chosen_ == fitted.chosen_
+    assert torch.equal(again.method_.plausibility(context), fitted.plausibility(context))
+
+
+def test_it_goes_on_from_a_checkpoint_to_the_same_end(tmp_path, monkeypatch):
+    tasks, path = curves(20), tmp_path / "c"
+    whole = Auto(rungs=FAST, progress=False).fit(tasks)
+    write, count = checkpoints.Checkpoint.write, []
+
+    def stop(self, values):
+        write(self, values)
+        count.append(len(values["seen"]))
+        if len(count) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", stop)
+    with pytest.raises(KeyboardInterrupt):
+        Auto(rungs=FAST, progress=False).fit(tasks, checkpoint=path)
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", write)
+    again = Auto(rungs=FAST, progress=False).fit(tasks, checkpoint=path)
+    assert again.chosen_ == whole.chosen_
+    assert again.calibration_ == whole.calibration_
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_few_tasks_are_enough(count):
+    found = Auto(rungs=FAST, progress=False).fit(curves(count))
+    context, target = curves(3, seed=1).context_target(3, seed=0)
+    assert torch.isfinite(found.predict(context, target).log_density(target.y)).all()
+
+
+def test_what_it_cannot_do_is_told(fitted):
+    with pytest.raises(DataError, match="one task says nothing about others"):
+        Auto(rungs=FAST, progress=False).fit(curves(1))
+    with pytest.raises(UnknownNameError, match="unknown rung 'fpac'"):
+        Auto(rungs=("fpac",))
+    with pytest.raises(OptionError, match=r"hidden: an option of a prior whose mean or kernel you choose"):
+        MetaGP(hidden=(3,))
+    with pytest.raises(NotFittedError):
+        MetaGP().predict(curves(2), curves(2))
+    several = MetaGP.of(_together(curves(20)))
+    with pytest.raises(OptionError, match="a mixture of several priors, not one Gaussian-process prior"):
+        several.to_botorch([1.0], [1.0])
+
+
+def _together(tasks):
+    return Combination([FPCA(size=4, rank=2), GPPerTask()], [3, 1]).fit(tasks)
+
+
+def test_a_combination_is_the_weighted_mixture():
+    tasks = curves(20)
+    both = _together(tasks)
+    context, target = curves(6, seed=3).context_target(3, seed=0)
+    posterior = both.predict(context, target)
+    parts = [method.predict(context, target).log_density(target.y) for method in both.methods]
+    expected = torch.log(0.75 * parts[0].exp() + 0.25 * parts[1].exp())
+    assert torch.allclose(posterior.log_density(target.y), expected)
+    with pytest.raises(OptionError, match="each with a weight above 0"):
+        Combination([FPCA()], [0])
+
+
+def test_stacking_weights_are_where_the_likelihood_is_highest():
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(np.where(rng.random(4000) < 0.7, rng.normal(0, 1, 4000), rng.normal(0, 5, 4000)))
+    density = torch.stack([torch.from_numpy(stats.norm(0, s).logpdf(y.numpy())) for s in (1, 5, 0.01)], 1)
+    found = stacking_weights(density, torch.ones(4000).double())
+    assert found.tolist() == pytest.approx([0.7, 0.3, 0.0], abs=0.03)
+
+
+def test_weights_of_the_least_squared_error():
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.normal(size=3000))
+    means = torch.stack([y + torch.from_numpy(rng.normal(0, s, 3000)) for s in (0.5, 1.0, 5.0)], 1)
+    found = least_squares_weights(means, y, torch.ones(3000).double())
+    expected = np.array([1 / 0.25, 1.0, 1 / 25])  # independent errors: by the inverse of their variance
+    assert found.tolist() == pytest.approx((expected / expected.sum()).tolist(), abs=0.02)
+
+
+def test_values_that_were_rounded_are_judged_as_such():
+    tasks = Tasks.from_pairs([(np.arange(30.0), np.full(30, float(k % 4))) for k in range(8)])
+    assert resolution(tasks).tolist() == [1.0]
+    assert resolution(ragged()).tolist() == [0.0]
+    gp = GPPerTask().fit(tasks)
+    context, target = tasks.context_target(20, seed=0)
+    posterior = gp.predict(context, target)
+    plain, rounded = posterior.log_density(target.y), recorded_density(posterior, target.y, resolution(tasks))
+    assert float(plain.max()) > 0.5  # surer than a whole number allows
+    assert float(rounded.max()) <= 0.0
+    assert torch.equal(recorded_density(posterior, target.y, torch.zeros(1).double()), plain)
+
+
+def gaussians(scale=1.0, count=400, seed=0):
+    """A method whose deviations are wrong by a factor, and values."""
+    tasks = curves(count, seed=seed)
+    context, target = tasks.context_target(4, seed=0)
+    posterior = FPCA(size=6, rank=3).fit(curves(200, seed=99)).predict(context, target)
+    y = (
+        posterior.mean
+        + scale * posterior.sd * torch.randn(posterior.mean.shape, generator=torch.Generator().manual_seed(1)).double()
+    )
+    return posterior, target, y
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+def test_recalibration_puts_a_wrong_scale_right(scale):
+    posterior, target, y = gaussians(scale)
+    cdf = posterior.cdf(y).flatten()
+    calibration = Calibration.of(cdf, torch.ones_like(cdf), len(target))
+    right = CalibratedPosterior(posterior, calibration)
+    for level in (0.5, 0.8, 0.9):
+        lower, upper = right.interval(level)
+        assert float(((lower <= y) & (y <= upper)).double().mean()) == pytest.approx(level, abs=0.03)
+    assert float((right.sd / posterior.sd).mean()) == pytest.approx(scale, rel=0.1)
+    gain = float((right.log_density(y) - posterior.log_density(y)).mean())
+    assert gain > (0.1 if scale != 1 else -0.01)
+    assert torch.equal(right.mean, posterior.mean)
+
+
+def test_a_calibrated_posterior_is_a_distribution():
+    posterior, _, y = gaussians(1.5, count=3)
+    right = CalibratedPosterior(posterior, Calibration((0.9, 1.6, 2.6, 3.0)))
+    q = right.quantiles([0.03, 0.4, 0.77])
+    for k, probability in enumerate((0.03, 0.4, 0.77)):
+        assert torch.allclose(right.cdf(q[k]), torch.tensor(probability).double(), atol=1e-9)
+    grid = torch.linspace(-12, 12, 20_001).double()
+    density = torch.stack([right.log_density(posterior.mean + t * posterior.sd)[0, 0].exp() for t in grid.tolist()])
+    assert float(torch.trapezoid(density, grid) * posterior.sd[0, 0]) == pytest.approx(1.0, abs=1e-3)
+    same = CalibratedPosterior(posterior, Calibration.identity())
+    assert torch.allclose(same.log_density(y), posterior.log_density(y), atol=1e-9)
+    assert torch.allclose(same.joint_log_density(y), posterior.joint_log_density(y), atol=1e-9)
+    assert torch.allclose(same.samples(3, seed=0), posterior.samples(3, seed=0))
+    drawn = right.samples(4000, seed=0)
+    lower, upper = right.interval(0.9)
+    assert float(((drawn >= lower) & (drawn <= upper)).double().mean()) == pytest.approx(0.9, abs=0.02)
+
+
+def two_kinds(count, seed, n=9):
+    """Waves around 3 and lines around −3."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for k in range(count):
+        x, a = np.sort(rng.uniform(0, 1, n)), rng.normal(1, 0.3)
+        pairs.append((x, (3 + a * np.sin(6 * x) if k % 2 else -3 + 2 * a * x) + 0.1 * rng.normal(size=n)))
+    return Tasks.from_pairs(pairs)
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return Mixture().fit(two_kinds(120, 0))
+
+
+def test_a_mixture_finds_the_kinds_and_predicts_by_them(kinds):
+    assert len(kinds.models_) == 2
+    assert kinds.shares_ == pytest.approx([0.5, 0.5], abs=0.02)
+    new = two_kinds(60, 1)
+    responsible = kinds.responsibilities(new)
+    assert float(responsible.amax(1).min()) > 0.99
+    assert len(responsible.argmax(1)[::2].unique()) == 1
+    context, target = new.context_target(2, seed=0)
+    ours, single = (evaluate(method, context, target) for method in (kinds, FPCA().fit(two_kinds(120, 0))))
+    assert ours.summary("mse").mean < 0.5 * single.summary("mse").mean
+    assert ours.summary("log_likelihood").mean > single.summary("log_likelihood").mean + 0.2
+
+
+@pytest.mark.parametrize("grid", [True, False])
+def test_a_mixture_of_one_kind_is_the_single_prior(grid):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 7)
+    tasks = Tasks.from_pairs([(x, rng.normal() + x * rng.normal() + 0.1 * rng.normal(size=7)) for _ in range(40)])
+    tasks = tasks if grid else two_kinds(40, 0)
+    one = Mixture(1, rank=2, size=5, seed=0).fit(tasks)
+    context, target = tasks.context_target(3, seed=0)
+    posterior = one.predict(context, target)
+    assert len(posterior.components) == 1
+    alone = metaprior.condition(one.priors_[0], one.scaler_.scale(context)).at(one.scaler_.scale(target))
+    assert torch.allclose(posterior.mean, one.scaler_.unscale_mean(alone.mean))
+    assert torch.allclose(posterior.evidence.total, alone.evidence.total + one.scaler_.log_jacobian(context))
+    joint = alone.joint_log_density(one.scaler_.scale_y(target.y)) + one.scaler_.log_jacobian(target)
+    assert torch.allclose(posterior.joint_log_density(target.y), joint, rtol=1e-6)
+
+
+def test_evidence_of_the_kinds_against_the_slow_one(kinds):
+    tasks = two_kinds(12, 4)
+    expected = torch.stack(
+        [metaprior.evidence(prior, kinds.scaler_.scale(tasks)).total.detach() for prior in kinds.priors_], 1
+    )
+    expected = (expected + torch.tensor(kinds.shares_, dtype=torch.float64).log()).logsumexp(1)
+    assert torch.allclose(kinds.evidence(tasks), expected + kinds.scaler_.log_jacobian(tasks), rtol=1e-8)
+
+
+def test_em_never_loses_evidence_and_tells_what_collapsed():
+    from metaprior.learning.mixtures import TaskDesigns, fit_kinds
+    from metaprior.priors import make_basis
+
+    tasks = two_kinds(60, 0)
+    designs = TaskDesigns.of(make_basis("spline", tasks.x, 6), tasks)
+    start = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)).double()
+    fit = fit_kinds(designs, start / start.sum(1, keepdim=True), 2, floor=1e-6, rounds=20)
+    assert (np.diff(fit.evidence) > -1e-6 * abs(fit.evidence[-1])).all()
+    lonely = torch.zeros(60, 3).double()
+    lonely[:58, 0], lonely[58:, 1] = 1, 1
+    fit = fit_kinds(designs, lonely, 2, floor=1e-6)
+    assert "2 of 3 kinds collapsed" in fit.notes[0]
+    assert len(fit.models) == 1
+
+
+def test_a_mixture_makes_the_trip_and_refuses_what_it_cannot_do(kinds, tmp_path):
+    kinds.save(tmp_path / "m")
+    again = metaprior.load(tmp_path / "m")
+    context, target = two_kinds(6, 2).context_target(2, seed=0)
+    assert torch.equal(again.predict(context, target).mean, kinds.predict(context, target).mean)
+    with pytest.raises(OptionError, match="200 kinds: 120 tasks can be of 1 to 120"):
+        Mixture(200).fit(two_kinds(120, 0))
+    with pytest.raises(NotFittedError):
+        Mixture().predict(context, target)
+    with pytest.raises(OptionError, match="not one Gaussian-process prior"):
+        again.to_botorch([0.1], [1.0])
+    drawn = kinds.predict(context, target).samples(5, seed=0)
+    assert drawn.shape == (5, len(target.x), 1)
+    assert score(kinds.predict(context, target), target).summary("crps").mean > 0
+
+
+def test_a_learned_prior_of_every_new_part_makes_the_trip(tmp_path):
+    tasks = curves(20)
+    context, target = curves(4, seed=1).context_target(3, seed=0)
+    for options in (
+        {"kernel": "eigenfunctions", "functions": 3},
+        {"kernel": "eigenfunctions + deep", "functions": 3, "noise": "deep"},
+        {"kernel": "deep", "degrees": 4.0},
+        {"kernel": "exponential"},
+    ):
+        gp = MetaGP("deep", hidden=(5,), max_epochs=5, progress=False, **options).fit(tasks)
+        gp.save(tmp_path / "m")
+        again = metaprior.load(tmp_path / "m")
+        assert torch.equal(again.predict(context, target).sd, gp.predict(context, target).sd)
+    warped = metaprior.methods.Warped(LearnedPrior("constant", "rbf", max_epochs=5, progress=False)).fit(tasks)
+    warped.save(tmp_path / "m")
+    again = metaprior.load(tmp_path / "m")
+    assert torch.equal(again.predict(context, target).mean, warped.predict(context, target).mean)
+    with pytest.raises(OptionError, match="a prior of warped targets"):
+        again.to_gpytorch([0.1], [1.0])
+
+
+def test_a_strange_task_is_told_and_may_fall_back(fitted):
+    import pandas as pd
+
+    gp = MetaGP.of(fitted)
+    strange = pd.DataFrame({"task": "odd", "x": [0.1, 0.5, 1.0, 1.5], "y": [30.0, -20.0, 40.0, -10.0]})
+    usual = pd.DataFrame({"task": "usual", "x": [0.1, 0.5, 1.0], "y": [0.3, 1.0, 0.1]})
+    table = pd.concat([usual, strange])
+    plain = gp.predict(table, at=[1.2])
+    assert plain["plausibility"].tolist()[1] < 0.02 < plain["plausibility"].tolist()[0]
+    back = gp.predict(table, at=[1.2], fallback=True)
+    assert back["mean"][0] == plain["mean"][0]
+    own = gp.fallback_.predict(Tasks.from_pairs([(strange["x"], strange["y"])]), Tasks.from_inputs([[1.2]]))
+    assert back["mean"][1] == pytest.approx(float(own.mean))
+    assert back["sd"][1] > plain["sd"][1]
