@@ -2,8 +2,9 @@
 
     make docs
 
-`<!-- table: NAME [METRIC ...] -->` holds an experiment's rows, `<!-- claims: NAME -->` the paper's claims about it,
-`<!-- training: NAME NAME ... -->` compares how priors were trained; a block ends at `<!-- end -->`.
+`<!-- table: NAME [METRIC ...] [of METHOD, METHOD ...] -->` holds an experiment's rows, `<!-- claims: NAME -->` the
+paper's claims about it, `<!-- training: NAME NAME ... -->` compares how priors were trained; a block ends at
+`<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from metaprior.report import markdown_tables
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS.parent / "README.md")
+PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS / "beyond.md", DOCS.parent / "README.md")
 BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -29,9 +30,18 @@ def refreshed(text: str) -> str:
             return f"{match[1]}\n{training_table(words)}\n{match[4]}"
         if match["kind"] == "claims":
             return f"{match[1]}\n{claims_table(words[0])}\n{match[4]}"
-        return f"{match[1]}\n{markdown_tables(_results(words[0])['rows'], words[1:])}\n{match[4]}"
+        return f"{match[1]}\n{rows_table(match['words'])}\n{match[4]}"
 
     return BLOCK.sub(block, text)
+
+
+def rows_table(words: str) -> str:
+    """An experiment's rows: of all metrics and methods, or of those that are named."""
+    told, _, methods = words.partition(" of ")
+    name, *metrics = told.split()
+    chosen = [method.strip() for method in methods.split(",") if method.strip()]
+    rows = [row for row in _results(name)["rows"] if not chosen or row["method"] in chosen]
+    return markdown_tables(rows, metrics)
 
 
 def training_table(names: list[str]) -> str:

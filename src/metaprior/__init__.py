@@ -12,7 +12,7 @@ from metaprior.errors import (
 )
 from metaprior.inference import Conditional, Evidence, Method, Posterior, Predictive, condition, evidence
 from metaprior.learning import Training, meta_train
-from metaprior.methods import LearnedPrior
+from metaprior.methods import Combination, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
 from metaprior.priors import (
     CONFIGURATIONS,
@@ -25,6 +25,7 @@ from metaprior.priors import (
     make_prior,
 )
 from metaprior.scoring import Scores, Summary, paired_difference, score
+from metaprior.selection import Auto
 from metaprior.tasks import Scaler, Task, Tasks
 
 __version__ = "0.1.0"
@@ -33,6 +34,8 @@ __all__ = [
     "CONFIGURATIONS",
     "FPCA",
     "MAML",
+    "Auto",
+    "Combination",
     "Conditional",
     "DataError",
     "DeepKernel",
@@ -45,6 +48,7 @@ __all__ = [
     "MetaGP",
     "MetapriorError",
     "Method",
+    "Mixture",
     "NotFittedError",
     "NumericalError",
     "OptionError",
@@ -59,6 +63,7 @@ __all__ = [
     "Tasks",
     "Training",
     "UnknownNameError",
+    "Warped",
     "condition",
     "evidence",
     "load",

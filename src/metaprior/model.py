@@ -114,7 +114,7 @@ class MetaGP(Saved):
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
-        quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks that are unlike the past ones: from their own
+        quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from their own
         points alone).
         """
         if isinstance(context, Tasks):

@@ -112,10 +112,8 @@ class CalibratedPosterior(Marginals):
         return self.posterior.log_density(y) + self._gain(y)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
-        """Log density of all of a task's values together: as if each value were put right by itself."""
-        gain = self._gain(y).sum(1)
-        total = torch.zeros(len(self.points), dtype=torch.float64).index_add_(0, self.points.task_of_row, gain)
-        return self.posterior.joint_log_density(y) + total
+        """Log density of all of a task's values together: the posterior's own, for only single values are put right."""
+        return self.posterior.joint_log_density(y)
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together, each moved to where the calibrated distribution has it."""
