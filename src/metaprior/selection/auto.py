@@ -43,6 +43,9 @@ REPEATED = 5
 NEAREST = 50
 """Held-out contexts of the nearest sizes that a new one is compared with, at least."""
 
+SIMPLER = 1.05
+"""Times the squared error of the best rung: what a simpler one may have that is taken in its place."""
+
 TOLERATED = 1.02
 """Times the least squared error that held-out tasks allow: what a combination's mean may have."""
 
@@ -242,7 +245,9 @@ class Auto(Saved):
             )
             for name, found in per_task.items()
         ]
-        simplest = next(one for one in self.tried_ if one.behind.mean <= (one.behind.stderr or 0.0))
+        most = SIMPLER * next(one.mse for one in self.tried_ if one.name == best)
+        near = [one for one in self.tried_ if one.behind.mean <= (one.behind.stderr or 0.0)]
+        simplest = next(one for one in near if one.name == best or one.mse <= most)
         self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         stacked = self._stack(seen, values)
         together = _cross_fitted(seen, values, self.seed)
