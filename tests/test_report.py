@@ -82,7 +82,7 @@ def test_no_mark_without_a_figure_or_direction():
 
 def test_marks_of_the_step_table():
     text = markdown_tables(STEP["rows"], ["mse", "joint_log_likelihood"])
-    lines = {line.split(" | ")[0].lstrip("| "): line for line in text.splitlines()[:12] if line.startswith("|")}
+    lines = {line.split(" | ")[0].lstrip("| "): line for line in text.splitlines()[:14] if line.startswith("|")}
     assert lines["vanilla"].startswith("| vanilla | ▼ 0.380 ± 0.005 | 0.335 ± 0.006 | ▼")
     assert "| 0.329 ± 0.006 | 0.323 ± 0.007 |" in lines["learned kernel"]
     assert "| 0.185 ± 0.001 | 0.186 ± 0.002 | ▲ 0.0716 ± 0.0014 | 0.078 ± 0.002 |" in lines["learned both"]

@@ -46,9 +46,6 @@ NEAREST = 50
 SIMPLER = 1.05
 """Times the squared error of the best rung: what a simpler one may have that is taken in its place."""
 
-TOLERATED = 1.02
-"""Times the least squared error that held-out tasks allow: what a combination's mean may have."""
-
 LEAST_WEIGHT = 0.03
 """A rung of less weight in a combination is left out of it."""
 
@@ -291,15 +288,16 @@ class Auto(Saved):
     def _stack(self, seen: dict[str, Seen], values: Values) -> dict[str, float]:
         """Weights under which held-out values are most probable, moved towards those of the least squared error.
 
-        As far as needed for an error within `TOLERATED` of the least: a combination is asked for its mean as well.
+        As far as needed for an error within one standard error of the least: a combination is asked for its mean too.
         """
         by_density = stacking_weights(_matrix(seen), values.weight)
         means = torch.stack([found.mean for found in seen.values()], 1)
         by_error = least_squares_weights(means, values.y, values.weight)
-        least = _squared_error(means @ by_error, values)
+        least = values.per_task((means @ by_error - values.y).square())
         for step in torch.linspace(0, 1, 21, dtype=torch.float64).tolist():
             weights = (1 - step) * by_density + step * by_error
-            if _squared_error(means @ weights, values) <= TOLERATED * least:
+            more = summarise(values.per_task((means @ weights - values.y).square()) - least)
+            if more.mean <= (more.stderr or 0.0):
                 break
         kept = {name: weight for name, weight in zip(seen, weights.tolist(), strict=True) if weight >= LEAST_WEIGHT}
         total = sum(kept.values())
@@ -437,10 +435,6 @@ def least_squares_weights(
         slope = 2 * gram @ shares
         shares = torch.softmax(shares.clamp(min=1e-300).log() - rate * (slope - slope.min()), 0)
     return shares
-
-
-def _squared_error(mean: Float[Tensor, " N"], values: Values) -> float:
-    return float((values.weight * (mean - values.y).square()).sum() / values.weight.sum())
 
 
 def _cross_fitted(seen: dict[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:
