@@ -26,7 +26,7 @@ from metaprior.methods import Combination
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.seeds import generator_of
-from metaprior.selection.ladder import LADDER
+from metaprior.selection.ladder import LADDER, rungs_for
 from metaprior.selection.splits import ContextsBySetting, default_sizes, first_sizes, random_sizes
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
@@ -93,8 +93,8 @@ class Auto(Saved):
     """The prior that suits the tasks, chosen on held-out ones.
 
     contexts: how it will be asked; by default from a few random points and, with one input, from the first few too.
-    rungs: names of the ladder; by default all. After `fit`: `method_`, `chosen_` (rungs and weights), `tried_`, `why_`,
-    `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
+    rungs: names of the ladder; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs and
+    weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
     """
 
     kind = "auto"
@@ -118,7 +118,7 @@ class Auto(Saved):
 
         checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there.
         """
-        folds, names = self._folds(tasks), list(self.rungs) or list(LADDER)
+        folds, names = self._folds(tasks), list(self.rungs) or rungs_for(tasks)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), fingerprint_of([tasks], names, self.seed))
         seen, values, self.left_out_, self._labels = _resumed(file)
         kept: dict[str, Any] = {}

@@ -47,3 +47,11 @@ LADDER: dict[str, Rung] = {
     "eigenfunctions": _prior("deep", "eigenfunctions + deep", functions=16),
 }
 """By name, the simplest first."""
+
+FEW, FOR_MANY = 100, ("learned both", "student", "warped")
+"""With fewer tasks than this, deep priors come in their most general forms only: the others cannot be told apart."""
+
+
+def rungs_for(tasks: Tasks) -> list[str]:
+    """The rungs worth trying on so many tasks."""
+    return [name for name in LADDER if len(tasks) >= FEW or name not in FOR_MANY]
