@@ -93,8 +93,8 @@ class Auto(Saved):
     """The prior that suits the tasks, chosen on held-out ones.
 
     contexts: how it will be asked; by default from a few random points and, with one input, from the first few too.
-    rungs: names of the ladder; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs and
-    weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
+    rungs: names of the ladder; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs
+    and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
     """
 
     kind = "auto"
