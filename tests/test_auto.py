@@ -13,7 +13,8 @@ from metaprior.learning import checkpoints
 from metaprior.methods import Combination, LearnedPrior, Mixture
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto
-from metaprior.selection.auto import least_squares_weights, recorded_density, resolution, stacking_weights
+from metaprior.selection.held_out import Seen, Values, recorded_density, resolution
+from metaprior.selection.stacking import combined_weights, cross_fitted, least_squares_weights, stacking_weights
 from tests.problems import ragged
 
 FAST = ("gp per task", "shared gp", "fpca")
@@ -179,6 +180,21 @@ def test_weights_of_the_least_squared_error():
     found = least_squares_weights(means, y, torch.ones(3000).double())
     expected = np.array([1 / 0.25, 1.0, 1 / 25])  # independent errors: by the inverse of their variance
     assert found.tolist() == pytest.approx((expected / expected.sum()).tolist(), abs=0.02)
+
+
+def test_a_combination_is_judged_with_the_weights_it_would_have():
+    """Two halves of the tasks, by hand; and no method of a far mean is taken for its density alone."""
+    rng = np.random.default_rng(0)
+    task, y = torch.arange(400).repeat_interleave(3), torch.from_numpy(rng.normal(size=1200))
+    values = Values(task, torch.ones(1200).double(), y, torch.ones(400), torch.zeros(1200).long())
+    zero = torch.zeros(1200).double()
+    good = Seen(torch.from_numpy(stats.norm(0, 1).logpdf(y.numpy())), zero, 0.9 * y, zero)
+    sure = Seen(good.log_density + 1, zero, y + 5, zero)
+    weights = combined_weights({"good": good, "sure": sure}, values)
+    assert float(weights[1]) < 0.2
+    found = cross_fitted({"good": good, "sure": sure}, values, seed=0)
+    assert float(found.mean()) < float(values.per_task(sure.log_density).mean()) - 0.3
+    assert cross_fitted({"good": good}, values, seed=0) is None
 
 
 def test_values_that_were_rounded_are_judged_as_such():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -19,15 +18,17 @@ from torch import Tensor
 from metaprior.baselines import GPPerTask
 from metaprior.errors import DataError, MetapriorError, UnknownNameError
 from metaprior.files import Saved, State
-from metaprior.inference import CalibratedPosterior, Calibration, Predictive
+from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.inference.calibrated import normal_scores
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.methods import Combination
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.seeds import generator_of
+from metaprior.selection.held_out import Seen, Values, as_dict, as_dicts, joined, recorded_density, resolution
 from metaprior.selection.ladder import LADDER, rungs_for
 from metaprior.selection.splits import ContextsBySetting, default_sizes, first_sizes, random_sizes
+from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
 FOLDS = 5
@@ -37,9 +38,6 @@ ENOUGH = 400
 SHARE = 0.25
 """Of the tasks, held out where there are enough."""
 
-REPEATED = 5
-"""Values that occur so often each, on average, were rounded."""
-
 NEAREST = 50
 """Held-out contexts of the nearest sizes that a new one is compared with, at least."""
 
@@ -48,36 +46,6 @@ SIMPLER = 1.05
 
 LEAST_WEIGHT = 0.03
 """A rung of less weight in a combination is left out of it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What one rung said of held-out values: a row for each, from every setting and fold."""
-
-    log_density: Float[Tensor, " N"]
-    cdf: Float[Tensor, " N"]
-    mean: Float[Tensor, " N"]
-    evidence: Float[Tensor, " k"]  # of each context, as a whole
-
-
-@dataclass(frozen=True, eq=False)
-class Values:
-    """The held-out values themselves: which task each is of, and its weight (tasks and settings count the same)."""
-
-    task: Int[Tensor, " N"]
-    weight: Float[Tensor, " N"]
-    y: Float[Tensor, " N"]
-    known: Int[Tensor, " k"]  # number of values in each context
-    setting: Int[Tensor, " N"]  # which of the settings each value is from
-
-    def per_task(self, values: Float[Tensor, " N"]) -> Float[Tensor, " m"]:
-        """The weighted mean of each task that has values."""
-        count = int(self.task.max()) + 1
-        sums, weights = torch.zeros(2, count, dtype=torch.float64)
-        sums.index_add_(0, self.task, self.weight * values)
-        weights.index_add_(0, self.task, self.weight)
-        found: Tensor = sums / weights
-        return found[weights > 0]
 
 
 class Tried(NamedTuple):
@@ -116,6 +84,7 @@ class Auto(Saved):
     def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.
 
+        Where one part held out says enough, the choice stays as it was learned from the rest: nothing is fitted twice.
         checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there.
         """
         folds, names = self._folds(tasks), list(self.rungs) or rungs_for(tasks)
@@ -133,8 +102,8 @@ class Auto(Saved):
                     if file is not None:
                         file.write(
                             {
-                                "seen": _as_dicts(seen),
-                                "values": _as_dict(values),
+                                "seen": as_dicts(seen),
+                                "values": as_dict(values),
                                 "left_out": self.left_out_,
                                 "labels": self._labels,
                             }
@@ -146,7 +115,7 @@ class Auto(Saved):
             training = tasks if len(folds) > 1 else folds[0][0]
             methods = [kept.get(name) or self._fitted(name, training) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
-            advance("learning from all tasks")
+            advance("learning the choice")
         if file is not None:
             file.remove()
         self.fallback_ = GPPerTask().fit(tasks)
@@ -208,7 +177,7 @@ class Auto(Saved):
                 rows.append(Values(owner, share, target.y.flatten(), context.sizes * context.p, setting))
         if not parts:
             raise DataError("no held-out task has points to predict.")
-        return _joined(Seen, parts), _joined(Values, rows), method if len(folds) == 1 else None
+        return joined(Seen, parts), joined(Values, rows), method if len(folds) == 1 else None
 
     def _splits(self, tasks: Tasks) -> Iterator[tuple[str, Tensor, ContextTarget]]:
         """Contexts and targets under the name of their setting, with the positions of their tasks."""
@@ -247,7 +216,7 @@ class Auto(Saved):
         simplest = next(one for one in near if one.name == best or one.mse <= most)
         self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         stacked = self._stack(seen, values)
-        together = _cross_fitted(seen, values, self.seed)
+        together = cross_fitted(seen, values, self.seed)
         gain = summarise(together - per_task[simplest.name]) if together is not None else Summary(0.0, None, 0)
         if len(stacked) > 1 and gain.stderr is not None and gain.mean > 2 * gain.stderr:
             self.chosen_ = stacked
@@ -273,7 +242,7 @@ class Auto(Saved):
         found = {}
         for label, place in self._labels.items():
             here = values.setting == place
-            part = Values(values.task[here], values.weight[here], values.y[here], values.known, values.setting[here])
+            part = values.some(here)
             error = summarise(part.per_task((mean - values.y).square()[here]))
             told = {
                 "mse": error._asdict(),
@@ -286,20 +255,8 @@ class Auto(Saved):
         return found
 
     def _stack(self, seen: dict[str, Seen], values: Values) -> dict[str, float]:
-        """Weights under which held-out values are most probable, moved towards those of the least squared error.
-
-        As far as needed for an error within one standard error of the least: a combination is asked for its mean too.
-        """
-        by_density = stacking_weights(_matrix(seen), values.weight)
-        means = torch.stack([found.mean for found in seen.values()], 1)
-        by_error = least_squares_weights(means, values.y, values.weight)
-        least = values.per_task((means @ by_error - values.y).square())
-        for step in torch.linspace(0, 1, 21, dtype=torch.float64).tolist():
-            weights = (1 - step) * by_density + step * by_error
-            more = summarise(values.per_task((means @ weights - values.y).square()) - least)
-            if more.mean <= (more.stderr or 0.0):
-                break
-        kept = {name: weight for name, weight in zip(seen, weights.tolist(), strict=True) if weight >= LEAST_WEIGHT}
+        weights = combined_weights(seen, values).tolist()
+        kept = {name: weight for name, weight in zip(seen, weights, strict=True) if weight >= LEAST_WEIGHT}
         total = sum(kept.values())
         return {name: weight / total for name, weight in kept.items()}
 
@@ -337,32 +294,6 @@ class Auto(Saved):
         return found
 
 
-def resolution(tasks: Tasks) -> Float[Tensor, " p"]:
-    """The step in which each target was recorded: the least gap between its values, where these repeat; else 0."""
-    found = []
-    for column in tasks.y.unbind(1):
-        distinct = column.unique()
-        repeats = len(distinct) > 1 and REPEATED * len(distinct) <= len(column)
-        found.append(float(distinct.diff().min()) if repeats else 0.0)
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def recorded_density(
-    posterior: Predictive, y: Float[Tensor, "N p"], steps: Float[Tensor, " p"]
-) -> Float[Tensor, "N p"]:
-    """Log density of values as they were recorded: the mean over the step that was rounded to each of them.
-
-    A whole number that repeats has a density without bound under a prior that is sure of it: it would decide alone.
-    """
-    density = posterior.log_density(y)
-    if not bool((steps > 0).any()):
-        return density
-    half = torch.where(steps > 0, steps, 1.0) / 2
-    mass = posterior.cdf(y + half) - posterior.cdf(y - half)
-    rounded = mass.clamp(min=1e-300).log() - (2 * half).log()
-    return torch.where((steps > 0) & (mass > 1e-9), rounded, density)
-
-
 @torch.no_grad()
 def _evidence(method: Any, context: Tasks) -> Float[Tensor, " m"]:
     """The log density of each context as a whole, before anything of its task is known."""
@@ -385,18 +316,6 @@ def _share_below(
     return found
 
 
-def _joined(kind: type[Any], parts: Sequence[Any]) -> Any:
-    return kind(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(kind)))
-
-
-def _as_dict(values: Seen | Values | None) -> dict[str, Tensor]:
-    return {} if values is None else {one.name: getattr(values, one.name) for one in fields(values)}
-
-
-def _as_dicts(seen: dict[str, Seen]) -> dict[str, dict[str, Tensor]]:
-    return {name: _as_dict(found) for name, found in seen.items()}
-
-
 def _resumed(file: Checkpoint | None) -> tuple[dict[str, Seen], Values | None, dict[str, str], dict[str, int]]:
     """What an earlier run has tried."""
     kept = None if file is None else file.read()
@@ -404,57 +323,6 @@ def _resumed(file: Checkpoint | None) -> tuple[dict[str, Seen], Values | None, d
         return {}, None, {}, {}
     seen = {name: Seen(**found) for name, found in kept["seen"].items()}
     return seen, Values(**kept["values"]) if kept["values"] else None, dict(kept["left_out"]), dict(kept["labels"])
-
-
-def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
-    """The weights of a mixture of fixed densities under which held-out values are most probable, by EM."""
-    k = log_density.shape[1]
-    shares = torch.full((k,), 1 / k, dtype=torch.float64)
-    for _ in range(1000):
-        responsible = torch.softmax(log_density + shares.log(), 1)
-        new = (weight[:, None] * responsible).sum(0) / weight.sum()
-        if float((new - shares).abs().max()) < 1e-6:
-            return new
-        shares = new.clamp(min=1e-300)
-    return shares
-
-
-def least_squares_weights(
-    means: Float[Tensor, "N k"], y: Float[Tensor, " N"], weight: Float[Tensor, " N"]
-) -> Float[Tensor, " k"]:
-    """The weights, none negative and 1 together, of the combined mean with the least squared error.
-
-    By multiplicative updates (exponentiated gradient): each step lowers what has more error than the rest.
-    """
-    share = (weight / weight.sum())[:, None]
-    residuals = means - y[:, None]
-    gram = residuals.mT @ (share * residuals)  # the error of weights w is wᵀ gram w
-    shares = torch.full((means.shape[1],), 1 / means.shape[1], dtype=torch.float64)
-    rate = 0.5 / float(gram.diagonal().max().clamp(min=1e-300))
-    for _ in range(2000):
-        slope = 2 * gram @ shares
-        shares = torch.softmax(shares.clamp(min=1e-300).log() - rate * (slope - slope.min()), 0)
-    return shares
-
-
-def _cross_fitted(seen: dict[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:
-    """What a combination would have scored on tasks that its weights were not learned from."""
-    if len(seen) < 2:
-        return None
-    density, tasks = _matrix(seen), values.task.unique()
-    first = tasks[torch.randperm(len(tasks), generator=generator_of(seed + 1))[: len(tasks) // 2]]
-    in_first = torch.isin(values.task, first)
-    if not bool(in_first.any()) or bool(in_first.all()):
-        return None
-    found = torch.empty_like(values.y)
-    for learn, judge in ((in_first, ~in_first), (~in_first, in_first)):
-        shares = stacking_weights(density[learn], values.weight[learn])
-        found[judge] = torch.logsumexp(density[judge] + shares.log(), 1)
-    return values.per_task(found)
-
-
-def _matrix(seen: dict[str, Seen]) -> Float[Tensor, "N k"]:
-    return torch.stack([found.log_density for found in seen.values()], 1)
 
 
 def _inside(cdf: Float[Tensor, " N"], calibration: Calibration) -> Float[Tensor, " N"]:

@@ -1,0 +1,82 @@
+"""Weights for a combination of methods, from what they said of held-out values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.scoring import summarise
+from metaprior.seeds import generator_of
+from metaprior.selection.held_out import Seen, Values
+
+STEPS = tuple(k / 20 for k in range(21))
+"""From the weights of the highest density to those of the least error."""
+
+
+def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
+    """The weights of a mixture of fixed densities under which held-out values are most probable, by EM."""
+    k = log_density.shape[1]
+    shares = torch.full((k,), 1 / k, dtype=torch.float64)
+    for _ in range(1000):
+        responsible = torch.softmax(log_density + shares.log(), 1)
+        new = (weight[:, None] * responsible).sum(0) / weight.sum()
+        if float((new - shares).abs().max()) < 1e-6:
+            return new
+        shares = new.clamp(min=1e-300)
+    return shares
+
+
+def least_squares_weights(
+    means: Float[Tensor, "N k"], y: Float[Tensor, " N"], weight: Float[Tensor, " N"]
+) -> Float[Tensor, " k"]:
+    """The weights, none negative and 1 together, of the combined mean with the least squared error.
+
+    By multiplicative updates (exponentiated gradient): each step lowers what has more error than the rest.
+    """
+    share = (weight / weight.sum())[:, None]
+    residuals = means - y[:, None]
+    gram = residuals.mT @ (share * residuals)  # the error of weights w is wᵀ gram w
+    shares = torch.full((means.shape[1],), 1 / means.shape[1], dtype=torch.float64)
+    rate = 0.5 / float(gram.diagonal().max().clamp(min=1e-300))
+    for _ in range(2000):
+        slope = 2 * gram @ shares
+        shares = torch.softmax(shares.clamp(min=1e-300).log() - rate * (slope - slope.min()), 0)
+    return shares
+
+
+def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
+    """Weights under which held-out values are most probable, moved towards those of the least squared error.
+
+    As far as needed for an error within one standard error of the least: a combination is asked for its mean too.
+    """
+    by_density = stacking_weights(_matrix(seen), values.weight)
+    means = torch.stack([found.mean for found in seen.values()], 1)
+    by_error = least_squares_weights(means, values.y, values.weight)
+    least = values.per_task((means @ by_error - values.y).square())
+    for step in STEPS:
+        weights = (1 - step) * by_density + step * by_error
+        more = summarise(values.per_task((means @ weights - values.y).square()) - least)
+        if more.mean <= (more.stderr or 0.0):
+            return weights
+    return by_error
+
+
+def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:
+    """What a combination would have scored on tasks that its weights were not learned from; None with one method."""
+    tasks = values.task.unique()
+    if len(seen) < 2 or len(tasks) < 2:
+        return None
+    first = tasks[torch.randperm(len(tasks), generator=generator_of(seed + 1))[: len(tasks) // 2]]
+    in_first, found = torch.isin(values.task, first), torch.empty_like(values.y)
+    for learn in (in_first, ~in_first):
+        some = {name: one.some(learn) for name, one in seen.items()}
+        shares = combined_weights(some, values.some(learn))
+        found[~learn] = torch.logsumexp(_matrix(seen)[~learn] + shares.log(), 1)
+    return values.per_task(found)
+
+
+def _matrix(seen: Mapping[str, Seen]) -> Float[Tensor, "N k"]:
+    return torch.stack([found.log_density for found in seen.values()], 1)
