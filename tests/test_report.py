@@ -257,6 +257,15 @@ def icu_curves():
     return curves
 
 
+def few_rows():
+    return [
+        {"method": method, "setting": f"m = {m}", "metric": metric, "mean": 1 / m, "stderr": 0.1, "tasks": 9}
+        for method in ("vanilla", "map", "auto")
+        for metric in ("mse", "log_likelihood", "coverage_90")
+        for m in (2, 5, 10)
+    ]
+
+
 def test_every_figure_from_its_rows_and_curves(tmp_path):
     x = np.linspace(-5, 5, 50)
     made = {
@@ -265,6 +274,7 @@ def test_every_figure_from_its_rows_and_curves(tmp_path):
         "mnist": (mnist_rows(), mnist_curves()),
         "icu": (icu_rows(), icu_curves()),
         "compare": (mnist_rows(), {}),
+        "few": (few_rows(), {}),
     }
     assert {*made, "theory"} == set(FIGURES)  # the theory's are in test_theory.py
     for experiment, (rows, curves) in made.items():

@@ -1,10 +1,10 @@
-"""The paper's experiments. Each is a module with `run(options)`, which returns its results and draws nothing."""
+"""The paper's experiments, and one on few tasks: modules with `run(options)`, which gives results and draws nothing."""
 
 from collections.abc import Callable
 
 from metaprior.data import find
 from metaprior.errors import UnknownNameError
-from metaprior.experiments import icu, mnist, sinusoid, step, theory
+from metaprior.experiments import few, icu, mnist, sinusoid, step, theory
 from metaprior.experiments.claims import judge
 from metaprior.experiments.options import Options
 from metaprior.experiments.results import Results
@@ -15,6 +15,7 @@ EXPERIMENTS: dict[str, Callable[[Options], Results]] = {
     "mnist": mnist.run,
     "icu": icu.run,
     "theory": theory.run,
+    "few": few.run,
 }
 
 

@@ -2,7 +2,7 @@
 
 from metaprior.inference.calibrated import CalibratedPosterior, Calibration
 from metaprior.inference.conditioning import condition
-from metaprior.inference.evidence import Evidence, evidence, summed_evidence, task_evidence
+from metaprior.inference.evidence import Evidence, evidence, evidences, summed_evidence, task_evidence
 from metaprior.inference.factor import JITTER, factor
 from metaprior.inference.gathered import Gathered
 from metaprior.inference.gaussian import GaussianMarginals
@@ -37,6 +37,7 @@ __all__ = [
     "by_evidence",
     "condition",
     "evidence",
+    "evidences",
     "factor",
     "summed_evidence",
     "task_evidence",

@@ -46,12 +46,21 @@ def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
     """The evidence of each task, in the order of the tasks; differentiable in the prior's parameters."""
     if isinstance(tasks, Task):
         tasks = Tasks.from_pairs([(tasks.x, tasks.y)], [tasks.id])
-    check_fits(prior, tasks)
-    laid_out = batches(tasks, prior.like)
-    parts = [task_evidence(prior, batch, tasks.ids) for batch in laid_out]
-    order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(prior.like.device)
-    fit, complexity, normaliser = (torch.cat([part.terms[k] for part in parts])[order] for k in range(3))
-    return Evidence(fit, complexity, normaliser, max(part.jitter for part in parts))
+    return evidences([prior], tasks)[0]
+
+
+def evidences(priors: Sequence[Prior], tasks: Tasks) -> list[Evidence]:
+    """The evidence of each task under each of some priors of one precision: the tasks are laid out once for all."""
+    for prior in priors:
+        check_fits(prior, tasks)
+    laid_out = batches(tasks, priors[0].like)
+    order = torch.cat([batch.tasks for batch in laid_out]).argsort().to(priors[0].like.device)
+    found = []
+    for prior in priors:
+        parts = [task_evidence(prior, batch, tasks.ids) for batch in laid_out]
+        fit, complexity, normaliser = (torch.cat([part.terms[k] for part in parts])[order] for k in range(3))
+        found.append(Evidence(fit, complexity, normaliser, max(part.jitter for part in parts)))
+    return found
 
 
 def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable], at_distinct: AtPoints | None = None) -> Evidence:

@@ -14,10 +14,19 @@ from torch import nn
 
 from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
-from metaprior.learning.objective import HeldOut, Weighting, evidence_loss
+from metaprior.learning.objective import (
+    OBJECTIVES,
+    HeldOut,
+    Loss,
+    Objective,
+    Weighting,
+    evidence_loss,
+    predictive_loss,
+    with_hyper_prior,
+)
 from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import RATES, Updates, make_updates
-from metaprior.priors import Prior
+from metaprior.priors import HyperPrior, Prior
 from metaprior.progress import progress_bar
 from metaprior.tasks import Tasks
 
@@ -70,6 +79,8 @@ def meta_train(
     patience: int = 5,
     tolerance: float = 1e-6,
     weighting: Weighting = "task",
+    objective: Objective = "evidence",
+    hyper_prior: HyperPrior | None = None,
     progress: bool | str = True,
     checkpoint: Path | None = None,
 ) -> Training:
@@ -78,7 +89,9 @@ def meta_train(
     optimizer: "algorithm1" (the paper's SGD, one update per meta-task), "adam" (all tasks at once, or random batches
     of `batch_size`), or "lbfgs" (all tasks at once). held_out: a fraction of the tasks, other tasks, or None to judge
     by the training tasks themselves. weighting: "task" is the paper's plain sum; "point" divides each task's loss by
-    its size first, so that long tasks do not outweigh short ones.
+    its size first, so that long tasks do not outweigh short ones. objective: "evidence", or "predictive" (the density
+    of random targets given random contexts). hyper_prior: `p(ψ)`, with which ψ is learned by its posterior density
+    (MAP, eq:hyper-posterior); where no tasks are held out, it is judged by that too.
 
     Convergence: every `check_every` epochs the evidence per value of the held-out tasks is taken; learning stops when
     it has not risen by more than `tolerance` in `patience` checks, and the parameters of the best check are kept.
@@ -95,16 +108,33 @@ def meta_train(
     if rate <= 0 or every < 1 or most < 1 or patience < 1:
         raise OptionError("learning_rate, check_every, max_epochs and patience must be above 0.")
     training, judge = _hold_out(tasks, held_out, seed)
-    judged = HeldOut(prior, judge, weighting)
+    loss = _loss(prior, training, objective, weighting, full_batch, seed)
+    if hyper_prior is not None:
+        loss = with_hyper_prior(loss, hyper_prior, len(training))
+    own = loss if judge is training else _loss(prior, judge, objective, weighting, full_batch, seed + 1)
+    judged = HeldOut(prior, judge, weighting, loss=own)
     if not prior.learned_parameters():
         return _nothing_to_learn(judged)
-    loss = evidence_loss(prior, weighting)
     updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
     label = progress if isinstance(progress, str) else "meta-learning"
     kept = None
     if checkpoint is not None:
         start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
-        decides = (start, optimizer, rate, batch_size, every, most, patience, tolerance, weighting, seed)
+        decides: tuple[object, ...] = (
+            start,
+            optimizer,
+            rate,
+            batch_size,
+            every,
+            most,
+            patience,
+            tolerance,
+            weighting,
+            seed,
+            objective,
+        )
+        if hyper_prior is not None:
+            decides += (tuple(part.cpu().numpy().tobytes() for part in hyper_prior.centres), hyper_prior.width)
         kept = Checkpoint(checkpoint, fingerprint_of([training, judge], *decides))
     return train(
         prior,
@@ -216,6 +246,19 @@ class _Run:
             self.reference, self.without_rise = held_out, 0
         else:
             self.without_rise += 1
+
+
+def _loss(prior: Prior, tasks: Tasks, objective: Objective, weighting: Weighting, full_batch: bool, seed: int) -> Loss:
+    if objective not in OBJECTIVES:
+        raise UnknownNameError("objective", objective, OBJECTIVES)
+    if objective == "evidence":
+        return evidence_loss(prior, weighting)
+    if not full_batch or weighting != "task":
+        raise OptionError(
+            "objective='predictive' takes all tasks at once, each as it is: use optimizer='lbfgs' or 'adam' without "
+            "batch_size, and weighting='task'."
+        )
+    return predictive_loss(prior, tasks, seed)
 
 
 def _hold_out(tasks: Tasks, held_out: float | Tasks | None, seed: int) -> tuple[Tasks, Tasks]:

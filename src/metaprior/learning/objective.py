@@ -1,4 +1,4 @@
-"""The objective of meta-learning: the summed negative evidence of the meta-tasks."""
+"""The objectives of meta-learning: the summed negative evidence of the meta-tasks, and what goes beside it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from torch import Tensor
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.inference import summed_evidence
 from metaprior.inference.evidence import check_fits
-from metaprior.priors import Prior
+from metaprior.priors import HyperPrior, Prior
+from metaprior.seeds import generator_of
 from metaprior.tasks import Batch, Tasks, batches
 
 Weighting = Literal["task", "point"]
 
 WEIGHTINGS: tuple[Weighting, ...] = ("task", "point")
+
+Objective = Literal["evidence", "predictive"]
+
+OBJECTIVES: tuple[Objective, ...] = ("evidence", "predictive")
+
+SPLITS = 4
+"""Random contexts of each task that the predictive objective is averaged over."""
 
 Loss = Callable[[Sequence[Batch], Sequence[Hashable]], Tensor]
 """The summed loss of some tasks, laid out in batches, with the ids of all of them; what the updates minimise."""
@@ -33,14 +41,55 @@ def evidence_loss(prior: Prior, weighting: Weighting) -> Loss:
     return loss
 
 
-class HeldOut:
-    """The tasks that learning is judged by, laid out once."""
+def predictive_loss(prior: Prior, tasks: Tasks, seed: int) -> Loss:
+    """`−Σᵢ log p(targetsᵢ | contextᵢ; ψ)`, averaged over random contexts that are drawn once, for all of these tasks.
 
-    def __init__(self, prior: Prior, tasks: Tasks, weighting: Weighting = "task") -> None:
+    By the chain rule this is the evidence of a task less that of its context: what the prior says of a task's first
+    points, before anything is known of it, does not count.
+    """
+    contexts = random_contexts(tasks, seed)
+    evidence, known = evidence_loss(prior, "task"), batches(contexts, prior.like)
+
+    def loss(laid_out: Sequence[Batch], ids: Sequence[Hashable]) -> Tensor:
+        return evidence(laid_out, ids) - evidence(known, contexts.ids) / SPLITS
+
+    return loss
+
+
+def random_contexts(tasks: Tasks, seed: int) -> Tasks:
+    """Of each task some contexts: of 1 to all but one of its points, any number as likely as any other."""
+    generator = generator_of(seed)
+    parts = []
+    for split in range(SPLITS):
+        for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
+            if size < 2:
+                continue
+            count = 1 + int(torch.randint(size - 1, (1,), generator=generator))
+            some = torch.randperm(size, generator=generator)[:count].sort().values
+            parts.append((task.x[some], task.y[some], f"{task.id}, context {split + 1}"))
+    if not parts:
+        raise DataError("the predictive objective needs tasks of two points or more: use objective='evidence'.")
+    return Tasks.from_pairs([(x, y) for x, y, _ in parts], [name for *_, name in parts])
+
+
+def with_hyper_prior(loss: Loss, hyper_prior: HyperPrior, count: int) -> Loss:
+    """A loss of `count` tasks less `log p(ψ)`, of which each task bears its share: the MAP objective."""
+
+    def total(laid_out: Sequence[Batch], ids: Sequence[Hashable]) -> Tensor:
+        share = sum(len(batch.tasks) for batch in laid_out) / count
+        return loss(laid_out, ids) - share * hyper_prior.log_density()
+
+    return total
+
+
+class HeldOut:
+    """The tasks that learning is judged by, laid out once, and the loss they are judged by: by default the evidence."""
+
+    def __init__(self, prior: Prior, tasks: Tasks, weighting: Weighting = "task", *, loss: Loss | None = None) -> None:
         check_fits(prior, tasks)
         if bool((tasks.sizes == 0).any()):
             raise DataError("every held-out task needs at least one point.")
-        self.tasks, self.loss = tasks, evidence_loss(prior, weighting)
+        self.tasks, self.loss = tasks, loss or evidence_loss(prior, weighting)
         self.batches = batches(tasks, prior.like)
         self.values = tasks.y.numel() if weighting == "task" else len(tasks) * tasks.p
 

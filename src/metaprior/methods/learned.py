@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from metaprior.errors import DataError, NotFittedError, OptionError
 from metaprior.files import Saved, State
 from metaprior.inference import UserConditional, UserPosterior, condition
-from metaprior.learning import Check, OptimizerName, Training, Weighting, meta_train
-from metaprior.priors import Prior, make_prior
+from metaprior.learning import Check, Objective, OptimizerName, Training, Weighting, meta_train
+from metaprior.priors import HyperPrior, Prior, make_prior
 from metaprior.tasks import Scaler, Tasks, TrainedOn
 
 STRUCTURE = (
@@ -33,8 +33,9 @@ class LearnedPrior(Saved):
     mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern",
     "exponential", "deep", "eigenfunctions" (`functions` of them, learned), "eigenfunctions + deep", or a GPyTorch
     kernel. noise: None (learned above `noise_floor`), "deep" (it depends on the input) or a fixed variance. degrees: of
-    freedom to start with, for a
-    Student-t process, whose tasks have amplitudes of their own. learn: which parts meta-learning may change. scale:
+    freedom to start with, for a Student-t process, whose tasks have amplitudes of their own. learn: which parts
+    meta-learning may change. objective: "evidence" or "predictive". hyper_prior: the width of a Gaussian law of the
+    parameters, for few tasks: 1 is the law that networks start from (see `HyperPrior`; anchored goes with it). scale:
     bring x and y to mean 0 and deviation 1 first. A callable mean and a fixed noise are in the user's units; the noise
     floor and GPyTorch modules are in scaled ones. The rest goes to `meta_train`.
 
@@ -76,6 +77,9 @@ class LearnedPrior(Saved):
         check_every: int | None = None,
         patience: int = 5,
         weighting: Weighting = "task",
+        objective: Objective = "evidence",
+        hyper_prior: float | None = None,
+        anchored: bool = False,
         seed: int = 0,
         progress: bool | str = True,
     ) -> None:
@@ -89,6 +93,7 @@ class LearnedPrior(Saved):
         self.max_epochs, self.held_out = max_epochs, held_out
         self.check_every, self.patience = check_every, patience
         self.weighting, self.seed, self.progress = weighting, seed, progress
+        self.objective, self.hyper_prior, self.anchored = objective, hyper_prior, anchored
 
     def fit(self, tasks: Tasks, *, start: LearnedPrior | None = None, checkpoint: str | Path | None = None) -> Self:
         """Meta-learn the prior from past tasks.
@@ -106,6 +111,9 @@ class LearnedPrior(Saved):
             scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
         scaled = scaler.scale(tasks)
         prior = self._make_prior(scaler, scaled.x, tasks.d, tasks.p)
+        hyper_prior = None
+        if self.hyper_prior is not None:
+            hyper_prior = HyperPrior(prior, width=self.hyper_prior, anchored=self.anchored)
         if start is not None:
             _start_from(prior, start.prior_)
         held_out = self.held_out
@@ -121,6 +129,8 @@ class LearnedPrior(Saved):
             check_every=self.check_every,
             patience=self.patience,
             weighting=self.weighting,
+            objective=self.objective,
+            hyper_prior=hyper_prior,
             progress=self.progress,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, NotFittedError, OptionError
 from metaprior.files import Saved, State
-from metaprior.inference import Gathered, MixturePosterior, Predictive, UserPosterior, condition
+from metaprior.inference import Gathered, MixturePosterior, Predictive, UserPosterior, condition, evidences
 from metaprior.inference.evidence import Evidence
 from metaprior.learning.em import Designs, MixedEffects, fit_em
 from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
@@ -130,15 +130,17 @@ class Mixture(Saved):
         self._check_fitted()
         return torch.softmax(self._log_joint(self.scaler_.scale(tasks)), 1)
 
+    @torch.no_grad()
     def evidence(self, tasks: Tasks) -> Float[Tensor, " m"]:
         """The evidence of each task: `log Σ_c π_c p(y | kind c)`."""
         self._check_fitted()
         scaled = self.scaler_.scale(tasks)
         return self._log_joint(scaled).logsumexp(1) + self.scaler_.log_jacobian(scaled)
 
+    @torch.no_grad()
     def _log_joint(self, scaled: Tasks) -> Float[Tensor, "m c"]:
         shares = torch.tensor(self.shares_, dtype=torch.float64).log()
-        return shares + kind_evidences(TaskDesigns.of(self.basis_, scaled), self.models_, len(scaled))
+        return shares + torch.stack([found.total.detach() for found in evidences(self.priors_, scaled)], 1)
 
     def state(self) -> State:
         """Basis, kinds and shares, for a file."""

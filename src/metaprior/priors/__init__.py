@@ -10,6 +10,7 @@ from metaprior.priors.bases import (
     described_basis,
     make_basis,
 )
+from metaprior.priors.hyperprior import HyperPrior
 from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, EigenfunctionKernel, make_kernel
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean
 from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
@@ -38,6 +39,7 @@ __all__ = [
     "FixedMean",
     "FixedNoise",
     "FourierBasis",
+    "HyperPrior",
     "LearnedNoise",
     "Network",
     "NetworkOptions",

@@ -65,16 +65,22 @@ class Network(nn.Module):
         generator = generator_of(seed)
         self.activation, self.outputs = make(), outputs
         layers: list[nn.Module] = []
+        self._spreads: list[Tensor] = []  # of weights and biases in turn
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2
             linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
-            _initialise(linear, 1.0 if last else gain or preserving, generator)
+            bound = _initialise(linear, 1.0 if last else gain or preserving, generator)
+            self._spreads += [torch.tensor(bound / math.sqrt(3.0), dtype=torch.float64)] * 2
             layers += [linear] if last else [linear, self.activation]
         self.layers = nn.Sequential(*layers)
         if like is not None:
             first = layers[0]
             assert isinstance(first, nn.Linear)
-            _move_to(first, like)
+            self._spreads[0] = self._spreads[0] / _move_to(first, like)
+
+    def spreads(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """Every parameter with the standard deviation of the law it starts from."""
+        return list(zip(self.layers.parameters(), self._spreads, strict=True))
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
         first = self.layers[0]
@@ -84,15 +90,19 @@ class Network(nn.Module):
 
 
 @torch.no_grad()
-def _initialise(linear: nn.Linear, gain: float, generator: torch.Generator) -> None:
+def _initialise(linear: nn.Linear, gain: float, generator: torch.Generator) -> float:
     bound = gain * math.sqrt(3.0 / linear.in_features)  # a uniform law of variance gain² / fan_in
     for values in (linear.weight, linear.bias):
         draw = torch.rand(values.shape, generator=generator, dtype=torch.float64)
         values.copy_(bound * (2 * draw - 1))
+    return bound
 
 
 @torch.no_grad()
-def _move_to(first: nn.Linear, like: Float[Tensor, "k d"]) -> None:
-    shift, scale = like.mean(0), like.std(0, correction=0)
-    first.weight.div_(torch.where(scale > 0, scale, 1.0).to(first.weight))
+def _move_to(first: nn.Linear, like: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
+    """Make it say of these points what it would of standardised ones; returns what each input is divided by."""
+    shift, spread = like.mean(0), like.std(0, correction=0)
+    scale = torch.where(spread > 0, spread, 1.0)
+    first.weight.div_(scale.to(first.weight))
     first.bias.sub_(first.weight @ shift.to(first.weight))
+    return scale.double()

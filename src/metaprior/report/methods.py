@@ -30,6 +30,8 @@ COLOURS = {
     "mixture": "#aa4499",
     "warped": "#cc6677",
     "auto": "#661100",
+    "map": "#88ccee",
+    "hyper-posterior": "#aa4499",
     "bayes limit": "#000000",
     "linear limit": "#6f747c",
     "last value": "#6f747c",

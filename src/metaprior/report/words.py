@@ -10,6 +10,7 @@ TITLES = {
     "mnist": "MNIST image completion (Tab. S2)",
     "icu": "Patients in intensive care (Tab. 2)",
     "compare": "Comparison of priors on your tasks",
+    "few": "Few meta-tasks",
     "theory": "The theory, made to run (Sec. 3 and 4, App. A and B)",
 }
 
@@ -43,6 +44,13 @@ DESCRIPTIONS = {
         "Every method was fitted without each fold of the tasks and scored on that fold, from the same contexts. The "
         "row 'the choice' is what would have been chosen without looking: by log density within the other folds. "
         "Figures are means over tasks ± one standard error; bold is the best of its column."
+    ),
+    "few": (
+        "A task is a sample of a Gaussian process whose mean is sin(x), as in the sinusoid experiment, but kernel and "
+        "noise are not known and there may be as few as two to learn from. Learned mean and learned both maximise the "
+        "evidence, stopping by held-out tasks where there are three or more. Map has a hyper-prior on the parameters, "
+        "and the hyper-posterior is an ensemble of means and kernels that the tasks leave probable. Where there are 20 "
+        "tasks or fewer, figures are averages over four draws of them."
     ),
     "theory": (
         "The paper's arguments as experiments. Overfitting: the evidence has a complexity term for the kernel and none "
@@ -89,6 +97,10 @@ CAPTIONS = {
         "wide as they say. Right: the mean squared error by context, with standard errors."
     ),
     ("compare", "performance"): "Error and likelihood of each method on tasks that it had not seen, by context points.",
+    ("few", "by-number"): (
+        "New functions from five of their points, by the number of meta-tasks that the priors were learned from. Bars "
+        "are one standard error over the new functions; log likelihoods below −3 are not drawn."
+    ),
     ("theory", "overfitting"): (
         "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own context (red) "
         "or learned from other functions (orange). Above: fitting raises the data-fit term to its maximum, the "

@@ -33,7 +33,7 @@ from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
 FOLDS = 5
 ENOUGH = 400
-"""From so many tasks on, one part held out says enough, and nothing is fitted twice."""
+"""From so many tasks on, one part held out says enough."""
 
 SHARE = 0.25
 """Of the tasks, held out where there are enough."""
@@ -84,19 +84,17 @@ class Auto(Saved):
     def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.
 
-        Where one part held out says enough, the choice stays as it was learned from the rest: nothing is fitted twice.
         checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there.
         """
         folds, names = self._folds(tasks), list(self.rungs) or rungs_for(tasks)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), fingerprint_of([tasks], names, self.seed))
         seen, values, self.left_out_, self._labels = _resumed(file)
-        kept: dict[str, Any] = {}
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
         with progress_bar(label, len(names) + 1, show=bool(self.progress)) as advance:
             for name in names:
                 if name not in seen and name not in self.left_out_:
                     try:
-                        seen[name], values, kept[name] = self._try(name, tasks, folds)
+                        seen[name], values = self._try(name, tasks, folds)
                     except MetapriorError as error:
                         self.left_out_[name] = str(error)
                     if file is not None:
@@ -112,8 +110,7 @@ class Auto(Saved):
             if values is None:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
             self._choose(seen, values)
-            training = tasks if len(folds) > 1 else folds[0][0]
-            methods = [kept.get(name) or self._fitted(name, training) for name in self.chosen_]
+            methods = [self._fitted(name, tasks) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
             advance("learning the choice")
         if file is not None:
@@ -156,11 +153,10 @@ class Auto(Saved):
     def _fitted(self, name: str, tasks: Tasks) -> Any:
         return LADDER[name](tasks, self.seed).fit(tasks)
 
-    def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tasks, Tensor]]) -> tuple[Seen, Values, Any]:
+    def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tasks, Tensor]]) -> tuple[Seen, Values]:
         steps, labels = resolution(tasks), self._labels
         parts: list[Seen] = []
         rows: list[Values] = []
-        method = None
         for training, judge in folds:
             method = self._fitted(name, training)
             for label, which, (context, target) in self._splits(tasks.select(judge)):
@@ -177,7 +173,7 @@ class Auto(Saved):
                 rows.append(Values(owner, share, target.y.flatten(), context.sizes * context.p, setting))
         if not parts:
             raise DataError("no held-out task has points to predict.")
-        return joined(Seen, parts), joined(Values, rows), method if len(folds) == 1 else None
+        return joined(Seen, parts), joined(Values, rows)
 
     def _splits(self, tasks: Tasks) -> Iterator[tuple[str, Tensor, ContextTarget]]:
         """Contexts and targets under the name of their setting, with the positions of their tasks."""
@@ -218,7 +214,7 @@ class Auto(Saved):
         stacked = self._stack(seen, values)
         together = cross_fitted(seen, values, self.seed)
         gain = summarise(together - per_task[simplest.name]) if together is not None else Summary(0.0, None, 0)
-        if len(stacked) > 1 and gain.stderr is not None and gain.mean > 2 * gain.stderr:
+        if len(stacked) > 1 and gain.stderr is not None and gain.mean > gain.stderr:
             self.chosen_ = stacked
             self.why_ = (
                 f"a combination gains {gain.mean:.3f} ± {gain.stderr:.3f} of log density per value over "

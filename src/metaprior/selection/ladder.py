@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metaprior.baselines import FPCA, GPPerTask
-from metaprior.methods import LearnedPrior, Warped
+from metaprior.methods import HyperPosterior, LearnedPrior, Warped
 from metaprior.selection.methods import spare
 from metaprior.tasks import Tasks
 
@@ -40,6 +40,7 @@ LADDER: dict[str, Rung] = {
     "mean and last value": _prior("deep", "exponential", hidden=(32,), gain=1.0),
     "fpca": _fpca,
     "warped fpca": lambda tasks, seed: Warped(_fpca(tasks, seed), seed=seed),
+    "hyper-posterior": lambda tasks, seed: HyperPosterior(seed=seed),
     "learned both": _prior("deep", "deep", **_DEEP),
     "student": _prior("deep", "deep", degrees=5.0, **_DEEP),
     "warped": lambda tasks, seed: Warped(_prior("deep", "deep", **_DEEP)(tasks, seed), seed=seed),
@@ -51,7 +52,11 @@ LADDER: dict[str, Rung] = {
 FEW, FOR_MANY = 100, ("learned both", "student", "warped")
 """With fewer tasks than this, deep priors come in their most general forms only: the others cannot be told apart."""
 
+VERY_FEW, FOR_FEW = 50, ("hyper-posterior",)
+"""With so many tasks or more, one prior is known well enough."""
+
 
 def rungs_for(tasks: Tasks) -> list[str]:
     """The rungs worth trying on so many tasks."""
-    return [name for name in LADDER if len(tasks) >= FEW or name not in FOR_MANY]
+    few, very_few = len(tasks) < FEW, len(tasks) < VERY_FEW
+    return [name for name in LADDER if not (few and name in FOR_MANY) and (very_few or name not in FOR_FEW)]

@@ -15,6 +15,9 @@ from metaprior.selection.held_out import Seen, Values
 STEPS = tuple(k / 20 for k in range(21))
 """From the weights of the highest density to those of the least error."""
 
+TOLERATED = 0.02
+"""Of the least squared error: how much more a combination may have in any case."""
+
 
 def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
     """The weights of a mixture of fixed densities under which held-out values are most probable, by EM."""
@@ -50,7 +53,8 @@ def least_squares_weights(
 def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
     """Weights under which held-out values are most probable, moved towards those of the least squared error.
 
-    As far as needed for an error within one standard error of the least: a combination is asked for its mean too.
+    A combination is asked for its mean too. So they move until its error is within two standard errors of the least,
+    or so little above it that nobody would mind; where a few tasks decide the error, it says little, and they stay.
     """
     by_density = stacking_weights(_matrix(seen), values.weight)
     means = torch.stack([found.mean for found in seen.values()], 1)
@@ -59,7 +63,7 @@ def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, 
     for step in STEPS:
         weights = (1 - step) * by_density + step * by_error
         more = summarise(values.per_task((means @ weights - values.y).square()) - least)
-        if more.mean <= (more.stderr or 0.0):
+        if more.mean <= max(2 * (more.stderr or 0.0), TOLERATED * float(least.mean())):
             return weights
     return by_error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from metaprior.output import write_whole
-from metaprior.report.figures import icu, mnist, sinusoid, step, theory
+from metaprior.report.figures import few, icu, mnist, sinusoid, step, theory
 from metaprior.report.figures.common import Curves
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
@@ -20,6 +20,7 @@ FIGURES: dict[str, dict[str, Callable[[list[Row], Curves], Figure | None]]] = {
     "mnist": {"performance": performance, "reconstructions": mnist.reconstructions},
     "icu": {"residuals": icu.residuals, "patients": icu.patients},
     "compare": {"performance": performance},
+    "few": {"by-number": few.by_number},
     "theory": {
         "overfitting": theory.overfitting,
         "counter-example": theory.counter_example,

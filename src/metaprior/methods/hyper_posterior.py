@@ -1,0 +1,105 @@
+"""`HyperPosterior`: not one prior but several that the tasks leave probable, for when the tasks are few."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from metaprior.errors import NotFittedError, OptionError
+from metaprior.files import Saved, State
+from metaprior.inference import MixturePosterior, by_evidence
+from metaprior.methods.learned import LearnedPrior
+from metaprior.progress import progress_bar
+from metaprior.seeds import generator_of
+from metaprior.tasks import Tasks, TrainedOn
+
+MEMBERS = 8
+
+DEFAULTS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 60, "check_every": 10}
+"""Small networks that start with waves as wide as the data, and an end before every task is learned by heart."""
+
+
+class HyperPosterior(Saved):
+    """An ensemble that stands for `p(ψ | M)` (eq:hyper-posterior): its predictive is the mixture over the members.
+
+    Members are drawn by randomised maximisation. Each is held by a hyper-prior around a start of its own, so that they
+    differ where no task says anything. Its mean learns from tasks to which a draw of their own kernel is added, so that
+    the means differ by as much as so few tasks leave open; and then its kernel from the tasks as they are around that
+    mean, drawn with replacement, so that it holds what a mean learned from the same tasks would have taken away. A new
+    task's context chooses between the members, by its evidence under each. options: of `LearnedPrior`.
+    """
+
+    kind = "hyper-posterior"
+
+    def __init__(
+        self,
+        mean: str = "deep",
+        kernel: str = "rbf",
+        *,
+        members: int = MEMBERS,
+        hyper_prior: float = 1.0,
+        seed: int = 0,
+        progress: bool | str = False,
+        **options: Any,
+    ) -> None:
+        if members < 1:
+            raise OptionError(f"{members} members: a hyper-posterior has one or more.")
+        self.members, self.seed, self.progress = members, seed, progress
+        self.options: dict[str, Any] = {"mean": mean, "kernel": kernel, "hyper_prior": hyper_prior}
+        self.options |= DEFAULTS | options
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Learn every member."""
+        generator = generator_of(self.seed)
+        self.members_: list[LearnedPrior] = []
+        label = self.progress if isinstance(self.progress, str) else "hyper-posterior"
+        with progress_bar(label, self.members, show=bool(self.progress)) as advance:
+            for k in range(self.members):
+                self.members_.append(self._drawn(tasks, self.seed + k, generator))
+                advance(f"member {k + 1}")
+        self.trained_on_ = TrainedOn.of(tasks)
+        return self
+
+    def _drawn(self, tasks: Tasks, seed: int, generator: torch.Generator) -> LearnedPrior:
+        """One member."""
+        options = self.options | {"anchored": True, "held_out": None, "seed": seed, "progress": False}
+        first = LearnedPrior(**options).fit(tasks)
+        mean = LearnedPrior(**options, learn=("mean",)).fit(_perturbed(first, tasks, seed), start=first)
+        again = torch.randint(len(tasks), (len(tasks),), generator=generator)
+        return LearnedPrior(**options, learn=("kernel", "noise")).fit(_of(tasks, again), start=mean)
+
+    def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:
+        """The mixture of what the members predict, by how probable each finds the context."""
+        if not hasattr(self, "members_"):
+            raise NotFittedError("this HyperPosterior has learned nothing yet: call fit(tasks) first.")
+        shares = torch.zeros(len(self.members_), dtype=torch.float64) - torch.tensor(len(self.members_)).double().log()
+        return by_evidence([member.predict(context, at) for member in self.members_], shares)
+
+    def state(self) -> State:
+        """Its members, for a file."""
+        parts = {str(k): member.state() for k, member in enumerate(self.members_)}
+        return State(self.kind, {"members": len(self.members_)}, {}).with_parts(parts)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The same again."""
+        found = cls(members=int(state.structure["members"]))
+        found.members_ = [state.method(str(k)) for k in range(found.members)]
+        return found
+
+
+@torch.no_grad()
+def _perturbed(prior: LearnedPrior, tasks: Tasks, seed: int) -> Tasks:
+    """The tasks with a draw of their own covariance added to each."""
+    before = prior.predict(Tasks.empty(tasks.ids, tasks.d, tasks.p), tasks)
+    return replace(tasks, y=tasks.y + before.samples(1, seed)[0] - before.mean)
+
+
+def _of(tasks: Tasks, drawn: Int[Tensor, " m"]) -> Tasks:
+    """Tasks by position, some of them more than once."""
+    pairs = [(tasks[i].x, tasks[i].y) for i in drawn.sort().values.tolist()]
+    return replace(Tasks.from_pairs(pairs), columns=tasks.columns)

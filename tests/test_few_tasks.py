@@ -1,0 +1,206 @@
+"""Hyper-prior, hyper-posterior and the predictive objective, against what they are defined as."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from metaprior import DataError, LearnedPrior, NotFittedError, OptionError, Tasks, UnknownNameError, condition, evidence
+from metaprior.experiments import Options, few, run_experiment
+from metaprior.files import load_method
+from metaprior.learning import evidence_loss, meta_train
+from metaprior.learning.objective import SPLITS, predictive_loss, random_contexts, with_hyper_prior
+from metaprior.methods import HyperPosterior
+from metaprior.methods.hyper_posterior import _perturbed
+from metaprior.priors import HyperPrior, make_prior
+from metaprior.priors.hyperprior import SPREAD
+from metaprior.tasks import batches
+from tests.problems import ragged
+
+SMALL = {"hidden": (6,), "max_epochs": 20}
+
+
+def waves(count, seed=0, n=12):
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0, 6, n)
+    return Tasks.from_pairs([(x, np.sin(x) + rng.normal(0, 0.5) + rng.normal(0, 0.05, n)) for _ in range(count)])
+
+
+def deep(seed=3, like=None, **options):
+    return make_prior("deep", "rbf", d=1, seed=seed, hidden=(6,), like=like, **options)
+
+
+@torch.no_grad()
+def test_the_hyper_prior_is_the_law_that_networks_start_from():
+    prior = deep(gain=2.0)
+    hyper = HyperPrior(prior, width=0.5)
+    names = {id(parameter): name for name, parameter in prior.named_parameters()}
+    expected = 0.0
+    for parameter in prior.learned_parameters():
+        name = names[id(parameter)]
+        if "network" in name:  # gain 2 before a sigmoid with one input, 1 at the end with six
+            expected += float((parameter / (0.5 * (2.0 if "layers.0" in name else 1 / math.sqrt(6)))).square().sum())
+    assert float(hyper.log_density()) == pytest.approx(-expected / 2)
+    with torch.no_grad():
+        prior.noise.raw += 2.0  # not of a network: around its start
+    assert float(hyper.log_density()) == pytest.approx(-expected / 2 - 0.5 * (2.0 / (0.5 * SPREAD)) ** 2)
+
+
+def test_drawn_networks_have_the_spread_that_they_say():
+    draws = [deep(seed=k, like=torch.tensor([[10.0], [30.0], [50.0]]).double()).mean.network for k in range(400)]
+    for place in (0, 1, 2, 3):
+        values = torch.stack([network.spreads()[place][0].detach() for network in draws])
+        spread = draws[0].spreads()[place][1]
+        if place != 1:  # the first bias is moved to where the inputs lie
+            assert float(values.std()) == pytest.approx(float(spread), rel=0.1)
+
+
+@torch.no_grad()
+def test_anchored_networks_lie_around_their_own_start():
+    prior = deep()
+    assert float(HyperPrior(prior, anchored=True).log_density()) == 0.0
+    assert float(HyperPrior(prior).log_density()) < 0.0
+
+
+def test_the_gradient_of_the_map_objective_by_finite_differences():
+    prior, tasks = deep(), waves(4)
+    laid_out = batches(tasks)
+    loss = with_hyper_prior(evidence_loss(prior, "task"), HyperPrior(prior, width=0.3), len(tasks))
+    loss(laid_out, tasks.ids).backward()
+    weight = prior.mean.network.layers[0].weight
+    for i in range(3):
+        values = []
+        for step in (1e-5, -1e-5):
+            with torch.no_grad():
+                weight[i, 0] += step
+                values.append(float(loss(laid_out, tasks.ids)))
+                weight[i, 0] -= step
+        assert float(weight.grad[i, 0]) == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5)
+
+
+@torch.no_grad()
+def test_each_task_bears_its_share_of_the_hyper_prior():
+    prior, tasks = deep(), ragged(d=1, count=6)
+    loss = with_hyper_prior(evidence_loss(prior, "task"), HyperPrior(prior), len(tasks))
+    parts = [tasks.select([i]) for i in range(6)]
+    total = sum(float(loss(batches(part), part.ids)) for part in parts)
+    assert total == pytest.approx(float(loss(batches(tasks), tasks.ids)))
+
+
+def test_a_narrow_hyper_prior_holds_the_mean_to_a_constant_and_a_wide_one_does_nothing():
+    tasks = waves(5)
+    options = {"held_out": None, "progress": False, "hidden": (16,), "max_epochs": 60}
+    plain = LearnedPrior("deep", "rbf", **options).fit(tasks)
+    wide = LearnedPrior("deep", "rbf", hyper_prior=1e6, **options).fit(tasks)
+    narrow = LearnedPrior("deep", "rbf", hyper_prior=1e-3, **options).fit(tasks)
+    spread = {}
+    for name, gp in (("plain", plain), ("wide", wide), ("narrow", narrow)):
+        with torch.no_grad():
+            spread[name] = float(gp.prior_.at(torch.linspace(-2, 2, 20).double()[:, None]).mean.std())
+    assert spread["narrow"] < 1e-3
+    assert spread["wide"] == pytest.approx(spread["plain"], rel=1e-3)
+    assert spread["plain"] > 0.1
+
+
+def test_without_held_out_tasks_learning_is_judged_by_what_it_maximises():
+    prior, tasks = deep(), waves(4)
+    hyper = HyperPrior(prior, width=0.2)
+    training = meta_train(prior, tasks, seed=0, held_out=None, hyper_prior=hyper, max_epochs=40, progress=False)
+    with torch.no_grad():
+        there = float(evidence(prior, tasks).total.sum() + hyper.log_density()) / tasks.y.numel()
+    assert training.best.held_out_evidence == pytest.approx(there)
+
+
+@torch.no_grad()
+def test_the_predictive_objective_is_the_density_of_targets_given_contexts():
+    prior, tasks = deep(), ragged(d=1, count=7)
+    contexts = random_contexts(tasks, seed=5)
+    loss = float(predictive_loss(prior, tasks, seed=5)(batches(tasks), tasks.ids))
+    total, alone = 0.0, 0
+    for task in tasks:
+        one = Tasks.from_pairs([(task.x, task.y)], ["one"])
+        if len(task.x) < 2:
+            total, alone = total + float(evidence(prior, one).total), alone + 1
+    for k in range(len(contexts)):
+        known = contexts[k]
+        task = tasks[[f"{name}" for name in tasks.ids].index(str(known.id).rpartition(", context ")[0])]
+        rest = [i for i in range(len(task.x)) if not bool((task.x[i] == known.x).all(1).any())]
+        posterior = condition(prior, Tasks.from_pairs([(known.x, known.y)], ["one"])).at(
+            Tasks.from_pairs([(task.x[rest], task.y[rest])], ["one"])
+        )
+        total += float(posterior.joint_log_density(task.y[rest])) / SPLITS
+    assert len(contexts) == SPLITS * (len(tasks) - alone)
+    assert loss == pytest.approx(-total, rel=1e-8)
+
+
+def test_the_predictive_objective_learns_and_says_where_it_does_not_go():
+    tasks = waves(12)
+    gp = LearnedPrior("deep", "rbf", objective="predictive", progress=False, **SMALL).fit(tasks)
+    assert gp.training_.best.held_out_evidence > gp.training_.checks[0].held_out_evidence
+    for wrong in ({"optimizer": "algorithm1"}, {"optimizer": "adam", "batch_size": 2}, {"weighting": "point"}):
+        with pytest.raises(OptionError, match="all tasks at once"):
+            LearnedPrior("deep", "rbf", objective="predictive", progress=False, **SMALL, **wrong).fit(tasks)
+    with pytest.raises(UnknownNameError, match="objective"):
+        LearnedPrior("deep", "rbf", objective="guess", progress=False).fit(tasks)
+    single = Tasks.from_pairs([([float(k)], [1.0]) for k in range(5)])
+    with pytest.raises(DataError, match="two points"):
+        LearnedPrior("deep", "rbf", objective="predictive", progress=False).fit(single)
+
+
+@pytest.fixture(scope="module")
+def ensemble():
+    return HyperPosterior(members=3, seed=1, **SMALL).fit(waves(5))
+
+
+def test_the_predictive_of_a_hyper_posterior_is_the_mixture_over_its_members(ensemble):
+    context, target = waves(4, seed=9).context_target(3, 0)
+    posterior = ensemble.predict(context, target)
+    each = [member.predict(context, target) for member in ensemble.members_]
+    weights = torch.softmax(torch.stack([one.evidence.total for one in each], 1), 1)
+    rows = weights[target.task_of_row]
+    mean = sum(rows[:, k, None] * one.mean for k, one in enumerate(each))
+    density = torch.stack([rows[:, k, None].log() + one.log_density(target.y) for k, one in enumerate(each)])
+    torch.testing.assert_close(posterior.mean, mean)
+    torch.testing.assert_close(posterior.log_density(target.y), density.logsumexp(0))
+    assert float(posterior.sd.min()) > 0
+    means = torch.stack([one.mean for one in each])
+    assert float(means.std(0).max()) > 1e-3  # the members differ
+
+
+def test_one_member_is_the_prior_itself():
+    one = HyperPosterior(members=1, **SMALL).fit(waves(4))
+    context, target = waves(3, seed=9).context_target(2, 0)
+    ours, alone = one.predict(context, target), one.members_[0].predict(context, target)
+    torch.testing.assert_close(ours.mean, alone.mean)
+    torch.testing.assert_close(ours.quantiles([0.1, 0.9]), alone.quantiles([0.1, 0.9]))
+
+
+def test_perturbed_tasks_differ_by_draws_of_the_covariance():
+    tasks = waves(300, n=4)
+    gp = LearnedPrior("zero", "rbf", progress=False, max_epochs=20).fit(tasks)
+    added = (_perturbed(gp, tasks, seed=0).y - tasks.y).view(300, 4)
+    blank = Tasks.empty(["one"], 1, 1)
+    expected = gp.predict(blank, Tasks.from_inputs([tasks[0].x], ["one"])).covariances()[0][0]
+    assert float((torch.cov(added.T) - expected).abs().max()) < 0.2 * float(expected.max())
+
+
+def test_a_hyper_posterior_makes_the_trip_and_refuses_what_it_cannot_do(ensemble, tmp_path):
+    context, target = waves(4, seed=9).context_target(3, 0)
+    ensemble.save(tmp_path / "few.metaprior")
+    again = load_method(tmp_path / "few.metaprior")
+    torch.testing.assert_close(again.predict(context, target).mean, ensemble.predict(context, target).mean)
+    with pytest.raises(OptionError, match="members"):
+        HyperPosterior(members=0)
+    with pytest.raises(NotFittedError):
+        HyperPosterior().predict(context, target)
+    with pytest.raises(OptionError, match="width"):
+        HyperPosterior(hyper_prior=0.0, members=1, **SMALL).fit(waves(3))
+
+
+def test_the_experiment_on_few_tasks_runs():
+    options = Options(quick=True, progress=False, methods=("vanilla", "map", "fpca"))
+    found = run_experiment("few", options)
+    assert {row["method"] for row in found.rows} == {"vanilla", "map", "fpca"}
+    assert {row["setting"] for row in found.rows} == {"m = 2", "m = 5", "ñ = 1", "ñ = 5", "ñ = 20"}
+    assert set(few.METHODS) > {"auto", "hyper-posterior"}
