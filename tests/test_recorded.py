@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metaprior.data import load_mnist
-from metaprior.experiments import Options, icu, mnist, run_experiment, sinusoid, step
+from metaprior.experiments import Options, few, icu, mnist, run_experiment, sinusoid, step
 from metaprior.experiments.claims import CLAIMS
 from metaprior.scoring import evaluate
 from metaprior.tasks import Tasks
@@ -78,9 +78,27 @@ def test_auto_on_icu():
     found = recorded("icu")
     assert below(means(found, "auto", "mse", icu.VARIABLES), (5.5, 17_600, 9.5, 0.21, 46))
     rows = {row["setting"]: row for row in found["rows"] if (row["method"], row["metric"]) == ("auto", "mse")}
-    assert rows["Creatinine"]["stderr"] > 0.05  # one patient, whose 12.4 between two 0.9 was not real, has a quarter of it
+    assert (
+        rows["Creatinine"]["stderr"] > 0.05
+    )  # one patient, whose 12.4 between two 0.9 was not real, has a quarter of it
     assert below((-2.26, -5.75, -2.58, -0.10, -3.10), means(found, "auto", "log_likelihood", icu.VARIABLES))
     assert all(0.88 <= share <= 0.92 for share in means(found, "auto", "coverage_90", icu.VARIABLES))
+
+
+def test_few_tasks():
+    found = recorded("few")
+    assert found["settings"]["quick"] is False
+    assert {row["method"] for row in found["rows"]} == set(few.METHODS)
+    rows = {(row["method"], row["setting"], row["metric"]): row for row in found["rows"]}
+    for n in few.SIZES:  # from five tasks
+        for metric, sign in (("mse", -1), ("log_likelihood", 1)):
+            auto, vanilla = (rows[name, f"ñ = {n}", metric] for name in ("auto", "vanilla"))
+            assert sign * (auto["mean"] - vanilla["mean"]) > -auto["stderr"]
+        assert rows["hyper-posterior", f"ñ = {n}", "coverage_90"]["mean"] >= 0.85
+    for m in (2, 5):  # where plain evidence has learned its tasks by heart
+        for metric, sign in (("mse", -1), ("log_likelihood", 1)):
+            ours, plain = (rows[name, f"m = {m}", metric]["mean"] for name in ("hyper-posterior", "learned both"))
+            assert sign * (ours - plain) > 0
 
 
 def test_icu_numbers():

@@ -26,7 +26,7 @@ def test_long_table(kind):
     assert tasks.ids == ("b", "a", "c")
     assert tasks[0].x.tolist() == [[0.0, 50.0], [2.0, 50.0]]
     assert tasks[1].y.ravel().tolist() == [14.0, 12.0]
-    assert tasks.columns == (("patient",), ("hour", "age"), ("gcs",))
+    assert tasks.columns == (("patient",), ("hour", "age"), ("gcs",), ())
 
 
 @pytest.mark.parametrize("kind", FRAMES)

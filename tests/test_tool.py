@@ -63,7 +63,7 @@ def test_embedded_tables_know_their_columns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     found = run("fit", "elnino", "--epochs", 3, "--kernel", "rbf")
     assert "month → temperature" in found.stderr
-    assert metaprior.load("elnino.metaprior").trained_on_.columns == (("year",), ("month",), ("temperature",))
+    assert metaprior.load("elnino.metaprior").trained_on_.columns == (("year",), ("month",), ("temperature",), ())
 
 
 def test_quiet_and_json(folder, tmp_path):

@@ -12,7 +12,7 @@ from metaprior.errors import (
 )
 from metaprior.inference import Conditional, Evidence, Method, Posterior, Predictive, condition, evidence
 from metaprior.learning import Training, meta_train
-from metaprior.methods import Combination, LearnedPrior, Mixture, Warped
+from metaprior.methods import Combination, HyperPosterior, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
 from metaprior.priors import (
     CONFIGURATIONS,
@@ -43,6 +43,7 @@ __all__ = [
     "Evidence",
     "FixedMean",
     "FixedNoise",
+    "HyperPosterior",
     "LearnedNoise",
     "LearnedPrior",
     "MetaGP",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -138,7 +139,8 @@ def _tasks(
     frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing
 ) -> tuple[Tasks, Tasks, tuple[str, ...]]:
     """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
-    absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
+    about = tuple(one.name for one in columns.task_x)
+    absent = [name for name in (*columns.task, *columns.x, *columns.y, *about) if name not in frame.columns]
     if absent:
         raise DataError(
             f"the table has no column {absent[0]!r}, which the model was trained on. Its columns: "
@@ -154,6 +156,12 @@ def _tasks(
         return *_together(given, ahead), (*notes, *ahead.notes)
     ids = task_ids(frame, columns.task)
     points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
+    points = replace(points, columns=columns)
+    if columns.task_x:  # of all tasks of the table, known rows or none
+        whole = _points(frame, columns, "drop", "the table")
+        place = {name: i for i, name in enumerate(whole.ids)}
+        points = points.select([i for i, name in enumerate(ids) if name in place])
+        points = replace(points, covariates=whole.select([place[name] for name in points.ids]).covariates)
     return *_together(given, points), notes
 
 
@@ -214,11 +222,13 @@ def _points(
         notes, wanted = (f"dropped {said}",), wanted & ~lacking
         if not wanted.any():
             raise DataError(f"{said}: nothing is left to predict at.")
-    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x)
+    about = tuple(one.name for one in columns.task_x)
+    given = columns.task_x if all(name in frame.columns for name in about) else ()
+    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x, *(about if given else ()))
     target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
     stand_in = some.with_columns(nw.lit(0.0).alias(target))
-    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target)
-    return Tasks(found.x, found.y[:, :0], found.offsets, found.ids, columns, notes, found.dated)
+    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target, task_x=given)
+    return replace(found, y=found.y[:, :0], columns=columns, notes=notes)
 
 
 def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
@@ -227,7 +237,7 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     Ids are compared as they are written: one table may hold 2011 as a number and the other as text.
     """
     p = len(points.columns.y) if context is None else context.p
-    empty = Tasks.empty(points.ids, points.d, p)
+    empty = replace(Tasks.empty(points.ids, points.d, p), columns=points.columns, covariates=points.covariates)
     if context is None:
         return empty, points
     place = {_written(name): i for i, name in enumerate(context.ids)}
@@ -238,7 +248,25 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     pairs = context.select(known)
     sizes = torch.tensor([0 if i is None else int(context.sizes[i]) for i in at])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-    return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated), points
+    given = Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated)
+    return replace(given, covariates=_covariates(context, points, at)), points
+
+
+def _covariates(context: Tasks, points: Tasks, at: Sequence[int | None]) -> Tensor | None:
+    """What is known of each task as a whole: from its known rows, or else from those to predict."""
+    if context.covariates is None:
+        return points.covariates
+    names = ", ".join(one.name for one in context.columns.task_x)
+    found = []
+    for k, i in enumerate(at):
+        here = None if points.covariates is None else points.covariates[k]
+        there = None if i is None else context.covariates[i]
+        if here is None and there is None:
+            raise DataError(f"task {points.ids[k]!r} has no row with its {names}: add the column to the points' table.")
+        if here is not None and there is not None and not torch.equal(here, there):
+            raise DataError(f"task {points.ids[k]!r} has one {names} in its known rows and another in the points.")
+        found.append(there if there is not None else here)
+    return torch.stack(found)  # type: ignore[arg-type]
 
 
 def _written(name: Any) -> Any:

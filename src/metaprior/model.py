@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
@@ -66,16 +66,18 @@ class MetaGP(Saved):
         task: str | Sequence[str] | None = None,
         x: str | Sequence[str] | None = None,
         y: str | Sequence[str] | None = None,
+        task_x: str | Sequence[str] = (),
         missing: Missing = "error",
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
         """Meta-learn from past tasks: a `Tasks`, or a long table with the names of its columns.
 
+        task_x: columns that say something of a task as a whole, such as age or diet, for mean and kernel to use.
         start: a fitted model to go on from, with its scaling. checkpoint: a file in which the training is kept while it
         runs; where there is one of the same training, it goes on there.
         """
-        given = as_tasks(tasks, task=task, x=x, y=y, missing=missing)
+        given = as_tasks(tasks, task=task, x=x, y=y, task_x=task_x, missing=missing)
         method = self._make()
         if start is None:
             self.method_ = method.fit(given, checkpoint=checkpoint)
@@ -88,13 +90,20 @@ class MetaGP(Saved):
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
         return self
 
-    def condition(self, x: Any, y: Any) -> Conditioned:
-        """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`."""
+    def condition(self, x: Any, y: Any, *, task_x: Mapping[str, Any] | None = None) -> Conditioned:
+        """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`.
+
+        task_x: what is known of the task as a whole, where the prior was learned with that: `{"diet": "rich"}`.
+        """
         self._check_fitted()
+        columns = self.trained_on_.columns
         if len(x) == len(y) == 0:
-            columns = self.trained_on_.columns
-            return self.condition_tasks(Tasks.empty(["new task"], len(columns.x), len(columns.y)))
-        return self.condition_tasks(Tasks.from_pairs([(x, y)], ["new task"]))
+            context = Tasks.empty(["new task"], len(columns.x), len(columns.y))
+        else:
+            context = Tasks.from_pairs([(x, y)], ["new task"])
+        if task_x:
+            context = context.with_task_x({name: [value] for name, value in task_x.items()}, columns.task_x)
+        return self.condition_tasks(context)
 
     def condition_tasks(self, context: Tasks) -> Conditioned:
         """The prior conditioned on the contexts of many tasks at once."""
@@ -103,6 +112,13 @@ class MetaGP(Saved):
         for what, found, count in (("input", context.d, len(known.x)), ("target", context.p, len(known.y))):
             if found != count:
                 raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
+        wanted, given = known.task_x, context.columns.task_x if context.covariates is not None else ()
+        if wanted != given and wanted:
+            names = ", ".join(one.name for one in wanted)
+            raise DataError(
+                f"the model was learned with the task columns {names}: give them as it knows them, with task_x={{name: "
+                "value}} for one task, or tasks.with_task_x({name: values}, gp.trained_on_.columns.task_x)."
+            )
         return Conditioned(self.method_, context)
 
     @overload
@@ -138,11 +154,16 @@ class MetaGP(Saved):
         return found
 
     def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
-        """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units."""
+        """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units.
+
+        Of the prior itself: what `auto` has learned about how far its bounds must reach is not in it.
+        """
+        self._check_exportable()
         return to_gpytorch(self.prior_, self.scaler_, x, y)
 
     def to_botorch(self, x: Any, y: Any) -> Any:
         """The same as a BoTorch `SingleTaskGP`, for its acquisition functions."""
+        self._check_exportable()
         return to_botorch(self.prior_, self.scaler_, x, y)
 
     def score(self, tasks: Tasks, context: int | Callable[[Tensor], Any], *, seed: int = 0) -> Scores:
@@ -220,6 +241,12 @@ class MetaGP(Saved):
                 "MetaGP('deep', 'deep'), for a prior to look at, to go on from or to export."
             )
         return found
+
+    def _check_exportable(self) -> None:
+        if self._single() and self.trained_on_.columns.task_x:
+            raise OptionError(
+                "a prior that takes in task columns has inputs that a model of one task has not: it cannot be exported."
+            )
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "method_"):

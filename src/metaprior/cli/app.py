@@ -91,6 +91,12 @@ TaskOption = Annotated[
 XOption = Annotated[str | None, typer.Option("--x", help="Input column; several separated by commas.")]
 YOption = Annotated[str | None, typer.Option("--y", help="Target column; several separated by commas.")]
 MissingOption = Annotated[str, typer.Option(help="Rows with missing values: error, or drop (and say so).")]
+TaskXOption = Annotated[
+    str | None,
+    typer.Option(
+        "--task-x", help="Columns that say something of a task as a whole, such as age,diet: constant within each task."
+    ),
+]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
@@ -107,6 +113,7 @@ def fit(
     task: TaskOption = None,
     x: XOption = None,
     y: YOption = None,
+    task_x: TaskXOption = None,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
     mean: Annotated[
         str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
@@ -126,7 +133,8 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
-    tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
+    columns = named_columns(table, task, x, y, task_x)
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     start = start_of(from_model, mean, kernel)
     gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
     target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
@@ -142,8 +150,11 @@ def _model(
         raise OptionError(f"--epochs {epochs}: give 1 or more.")
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
-    chosen = mean is None and kernel is None and epochs is None and device == "cpu"
-    if start is None and chosen and len(tasks) > 1 and not one_row:
+    chosen = mean is None and kernel is None and start is None and len(tasks) > 1 and not one_row
+    asked = [f"--epochs {epochs}"] * (epochs is not None) + [f"--device {device}"] * (device != "cpu")
+    if chosen and asked:
+        screen.say(f"note: {' and '.join(asked)}: of one prior, so mean and kernel are deep and nothing is chosen.")
+    elif chosen:
         return MetaGP(**options | {"progress": False if screen.quiet else "choosing a prior"})
     options |= {"max_epochs": epochs, "device": device}
     if one_row:
@@ -210,6 +221,7 @@ def compare(
     task: TaskOption = None,
     x: XOption = None,
     y: YOption = None,
+    task_x: TaskXOption = None,
     context: ContextOption = None,
     context_until: UntilOption = None,
     methods: Annotated[
@@ -226,7 +238,8 @@ def compare(
 ) -> None:
     """Which prior suits these tasks? All methods, cross-validated over tasks; one sentence to act on."""
     screen = Screen(quiet, as_json)
-    tasks = read_tasks(table, named_columns(table, task, x, y), missing=missing, delimiter=delimiter, screen=screen)
+    columns = named_columns(table, task, x, y, task_x)
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)

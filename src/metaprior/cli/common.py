@@ -15,7 +15,7 @@ from rich.console import Console
 from metaprior.data import COLUMNS, read_table
 from metaprior.errors import DataError, OptionError
 from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
-from metaprior.tasks import Columns, Tasks, TrainedOn
+from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn
 from metaprior.tasks.tables import in_days
 
 
@@ -57,8 +57,8 @@ def split_names(text: str) -> list[str]:
     return names
 
 
-def named_columns(table: str, task: str | None, x: str | None, y: str | None) -> Columns:
-    """The columns that `--task`, `--x` and `--y` name; embedded tables know their own."""
+def named_columns(table: str, task: str | None, x: str | None, y: str | None, task_x: str | None = None) -> Columns:
+    """The columns that `--task`, `--x`, `--y` and `--task-x` name; embedded tables know their own."""
     given = {"task": task, "x": x, "y": y}
     lacking = [f"--{name}" for name, text in given.items() if text is None]
     if lacking and table not in COLUMNS:
@@ -66,7 +66,9 @@ def named_columns(table: str, task: str | None, x: str | None, y: str | None) ->
             f"{table}: say which columns are what with {', '.join(lacking)}, such as --task patient --x hour --y pulse."
         )
     named = {name: tuple(split_names(text)) for name, text in given.items() if text is not None}
-    return COLUMNS[table]._replace(**named) if lacking else Columns(**named)
+    about = tuple(Covariate(name) for name in split_names(task_x)) if task_x is not None else ()
+    known = COLUMNS[table]._asdict() if lacking else {}
+    return Columns(**known | named | {"task_x": about})
 
 
 def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen) -> Tasks:
@@ -74,14 +76,20 @@ def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | N
     found = read_table(table, delimiter)
     tasks = Tasks.from_table(found, **columns._asdict(), missing=missing)  # type: ignore[arg-type]
     x, y = ", ".join(columns.x), ", ".join(columns.y)
+    about = f", given {', '.join(map(described, tasks.columns.task_x))}" if tasks.columns.task_x else ""
     sizes = tasks.sizes
     screen.say(
         f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "
-        f"(median {int(sizes.median())}); {x} → {y}"
+        f"(median {int(sizes.median())}); {x} → {y}{about}"
     )
     for note in (*tasks.notes, *_oddities(tasks)):
         screen.say(f"note: {note}")
     return tasks
+
+
+def described(one: Covariate) -> str:
+    """A task column with the levels that it has."""
+    return f"{one.name} ({', '.join(one.levels)})" if one.levels else one.name
 
 
 def _oddities(tasks: Tasks) -> Iterator[str]:

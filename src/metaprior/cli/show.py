@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, figure_text, shown_range
+from metaprior.cli.common import Screen, described, figure_text, shown_range
 from metaprior.methods import LearnedPrior
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
@@ -28,6 +28,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         "input columns": ", ".join(
             f"{name} ({shown_range(trained_on, k)})" for k, name in enumerate(trained_on.columns.x)
         ),
+        **({"task inputs": ", ".join(map(described, trained_on.columns.task_x))} if trained_on.columns.task_x else {}),
         "target columns": ", ".join(
             f"{name} ({low:g} to {high:g})"
             for name, (low, high) in zip(trained_on.columns.y, trained_on.y_range, strict=True)

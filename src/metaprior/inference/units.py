@@ -128,10 +128,12 @@ class UserConditional:
 
     scaled: Conditional | StudentConditional
     scaler: Scaler
+    covariates: Float[Tensor, "m c"] | None = None  # of the tasks, which their points have as further inputs
 
     def at(self, points: Any) -> UserPosterior:
         """The posterior at these points: `Tasks` with the same ids, or one array of points for every task."""
         if not isinstance(points, Tasks):
             ids = self.scaled.context.ids
             points = Tasks.from_inputs([points] * len(ids), ids)
-        return UserPosterior(self.scaled.at(self.scaler.scale(points)), points, self.scaler)
+        wide = self.scaler.scale(points.widened(self.covariates))
+        return UserPosterior(self.scaled.at(wide), points, self.scaler)

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from metaprior.errors import NotFittedError, OptionError
 from metaprior.files import Saved, State
@@ -70,7 +68,7 @@ class HyperPosterior(Saved):
         first = LearnedPrior(**options).fit(tasks)
         mean = LearnedPrior(**options, learn=("mean",)).fit(_perturbed(first, tasks, seed), start=first)
         again = torch.randint(len(tasks), (len(tasks),), generator=generator)
-        return LearnedPrior(**options, learn=("kernel", "noise")).fit(_of(tasks, again), start=mean)
+        return LearnedPrior(**options, learn=("kernel", "noise")).fit(tasks.select(again), start=mean)
 
     def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:
         """The mixture of what the members predict, by how probable each finds the context."""
@@ -97,9 +95,3 @@ def _perturbed(prior: LearnedPrior, tasks: Tasks, seed: int) -> Tasks:
     """The tasks with a draw of their own covariance added to each."""
     before = prior.predict(Tasks.empty(tasks.ids, tasks.d, tasks.p), tasks)
     return replace(tasks, y=tasks.y + before.samples(1, seed)[0] - before.mean)
-
-
-def _of(tasks: Tasks, drawn: Int[Tensor, " m"]) -> Tasks:
-    """Tasks by position, some of them more than once."""
-    pairs = [(tasks[i].x, tasks[i].y) for i in drawn.sort().values.tolist()]
-    return replace(Tasks.from_pairs(pairs), columns=tasks.columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -103,14 +104,15 @@ class LearnedPrior(Saved):
         """
         if self.dtype not in (torch.float32, torch.float64):
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
+        wide = tasks.widened(tasks.covariates)
         if start is not None:
             start._check_fitted()
             _check_same(start, tasks, self)
             scaler = start.scaler_
         else:
-            scaler = Scaler.fit(tasks) if self.scale else Scaler.identity(tasks.d, tasks.p)
-        scaled = scaler.scale(tasks)
-        prior = self._make_prior(scaler, scaled.x, tasks.d, tasks.p)
+            scaler = Scaler.fit(wide) if self.scale else Scaler.identity(wide.d, wide.p)
+        scaled = scaler.scale(wide)
+        prior = self._make_prior(scaler, scaled.x, wide.d, wide.p)
         hyper_prior = None
         if self.hyper_prior is not None:
             hyper_prior = HyperPrior(prior, width=self.hyper_prior, anchored=self.anchored)
@@ -125,7 +127,7 @@ class LearnedPrior(Saved):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
-            held_out=scaler.scale(held_out) if isinstance(held_out, Tasks) else held_out,
+            held_out=scaler.scale(held_out.widened(held_out.covariates)) if isinstance(held_out, Tasks) else held_out,
             check_every=self.check_every,
             patience=self.patience,
             weighting=self.weighting,
@@ -141,11 +143,24 @@ class LearnedPrior(Saved):
     def condition(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""
         self._check_fitted()
-        return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_)
+        about = self._covariates(context)
+        return UserConditional(condition(self.prior_, self.scaler_.scale(context.widened(about))), self.scaler_, about)
 
     def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
-        """The posterior of each target task, given its context."""
+        """The posterior of each target task, given its context; task covariates may be those of either."""
+        if context.covariates is None and at.covariates is not None:
+            context = replace(context, covariates=at.covariates)
         return self.condition(context).at(at)
+
+    def _covariates(self, context: Tasks) -> Tensor | None:
+        """What this prior takes in of each task as a whole."""
+        wanted = len(self.scaler_.x_shift) - context.d
+        if wanted > 0 and context.covariates is None:
+            raise DataError(
+                f"{context.d} input columns, but the prior was learned on {wanted} more: the task columns, if it was "
+                "learned with some (give them with tasks.with_task_x), or inputs that are missing here."
+            )
+        return context.covariates if wanted else None
 
     def structure(self) -> dict[str, Any]:
         """The options that say what it is made of: with them, another of its kind can be made."""
@@ -264,7 +279,7 @@ class LearnedPrior(Saved):
 def _check_same(start: LearnedPrior, tasks: Tasks, gp: LearnedPrior) -> None:
     """Whether learning can go on: the same columns, and networks that read their weights in the same way."""
     known = start.trained_on_.columns
-    if (known.x, known.y) != (tasks.columns.x, tasks.columns.y):
+    if (known.x, known.y, known.task_x) != (tasks.columns.x, tasks.columns.y, tasks.columns.task_x):
         raise DataError(
             f"the earlier model goes from {', '.join(known.x)} to {', '.join(known.y)}: give the same columns."
         )

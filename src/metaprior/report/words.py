@@ -99,7 +99,7 @@ CAPTIONS = {
     ("compare", "performance"): "Error and likelihood of each method on tasks that it had not seen, by context points.",
     ("few", "by-number"): (
         "New functions from five of their points, by the number of meta-tasks that the priors were learned from. Bars "
-        "are one standard error over the new functions; log likelihoods below −3 are not drawn."
+        "are one standard error over the new functions; log likelihoods below −2 are not drawn."
     ),
     ("theory", "overfitting"): (
         "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own context (red) "

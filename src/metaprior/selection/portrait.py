@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     curves: Curves = {}
     learned = method.method_ if isinstance(method, Auto) else method
     if len(trained_on.columns.x) == 1 and not isinstance(learned, (PointMethod, GPPerTask)):
-        curves |= _prior(learned, *trained_on.x_range[0], len(trained_on.columns.y))
+        curves |= _prior(learned, *trained_on.x_range[0], len(trained_on.columns.y), trained_on.typical)
     training = getattr(learned, "training_", None)
     if training is not None:
         curves["epochs"] = np.array([check.epoch for check in training.checks])
@@ -55,10 +56,11 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     return curves
 
 
-def _prior(method: Any, low: float, high: float, p: int) -> Curves:
-    """What the method expects of a new task, before it is seen: of its first target."""
+def _prior(method: Any, low: float, high: float, p: int, typical: tuple[float, ...]) -> Curves:
+    """What the method expects of a new task, before it is seen: of its first target; with covariates, on average."""
     x = torch.linspace(low, high, POINTS, dtype=torch.float64)[:, None]
-    points = Tasks.from_inputs([x])
+    about = torch.tensor([typical], dtype=torch.float64) if typical else None
+    points = replace(Tasks.from_inputs([x]), covariates=about)
     posterior = method.predict(Tasks.empty(points.ids, 1, p), points).function
     draws = posterior.samples(DRAWS, 0)[:, :, 0]
     if hasattr(posterior, "covariances"):

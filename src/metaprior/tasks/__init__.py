@@ -2,6 +2,7 @@
 
 from metaprior.tasks._checks import Missing
 from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches, on_one_grid
+from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tables import as_tasks
 from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks
@@ -11,6 +12,7 @@ __all__ = [
     "Batch",
     "Columns",
     "ContextTarget",
+    "Covariate",
     "Inputs",
     "Missing",
     "Padded",

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError
 from metaprior.tasks._checks import Missing, check_missing_option
+from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.tasks import Columns, Tasks, assemble
 
 DAYS = "days since 1970-01-01"
@@ -27,21 +28,32 @@ Array = np.ndarray[Any, Any]
 
 
 def as_tasks(
-    given: Any, *, task: Names | None = None, x: Names | None = None, y: Names | None = None, missing: Missing = "error"
+    given: Any,
+    *,
+    task: Names | None = None,
+    x: Names | None = None,
+    y: Names | None = None,
+    task_x: str | Sequence[str | Covariate] = (),
+    missing: Missing = "error",
 ) -> Tasks:
     """Tasks as they are, or from a long table with the names of its columns."""
     if isinstance(given, Tasks):
+        if task_x:
+            raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")
         return given
     if task is None or x is None or y is None:
         raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
-    return tasks_from_table(given, task=task, x=x, y=y, missing=missing)
+    return tasks_from_table(given, task=task, x=x, y=y, task_x=task_x, missing=missing)
 
 
-def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Missing) -> Tasks:
+def tasks_from_table(
+    table: Any, *, task: Names, x: Names, y: Names, task_x: str | Sequence[str | Covariate] = (), missing: Missing
+) -> Tasks:
     """Tasks in the order in which they first appear; a task's rows need not stand together."""
     check_missing_option(missing)
     frame = _frame(table)
-    columns = Columns(_names(task), _names(x), _names(y))
+    about = [one if isinstance(one, Covariate) else Covariate(one) for one in _several(task_x)]
+    columns = Columns(_names(task), _names(x), _names(y), tuple(about))
     _check_columns(frame, columns)
     owner, ids = _owners(frame, columns.task)
     pa.default_memory_pool().release_unused()  # naming the tasks takes more than the column has
@@ -52,7 +64,46 @@ def tasks_from_table(table: Any, *, task: Names, x: Names, y: Names, missing: Mi
     tasks = assemble(x_values, y_values, owner if together else owner[order], ids, columns, order, missing)
     dated = [name for name in columns.x if holds_dates(frame, name)]
     said = (f"column {name!r}: dates, in {DAYS}" for name in dated)
-    return replace(tasks, notes=(*said, *tasks.notes), dated=tuple(dated))
+    tasks = replace(tasks, notes=(*said, *tasks.notes), dated=tuple(dated))
+    if not about:
+        return tasks
+    place = {name: i for i, name in enumerate(ids)}
+    kept = [place[name] for name in tasks.ids]
+    whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
+    return tasks.with_task_x({name: [values[i] for i in kept] for name, values in whole.items()}, about)
+
+
+def _several(names: str | Sequence[str | Covariate]) -> list[str | Covariate]:
+    return [names] if isinstance(names, (str, Covariate)) else list(names)
+
+
+def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[Any]) -> list[Any]:
+    """The one value that each task has in a column; where it has two, that is an error."""
+    array = _arrow(frame, name)
+    if array is None:
+        raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
+    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type)).to_numpy(zero_copy_only=False)
+    if empty.any():
+        row = int(np.flatnonzero(empty)[0])
+        raise DataError(
+            f"task column {name!r} is empty in {int(empty.sum())} rows (the first is row {row}, task "
+            f"{ids[owner[row]]!r}): give every row of a task its value, or leave the column out."
+        )
+    if _is_date(array.type):
+        array = pa.array(_days(array))
+    codes, values = _encode(array)
+    rows = np.zeros(len(ids), dtype=np.int64)
+    rows[owner[::-1]] = np.arange(len(owner))[::-1]  # the first row of each task
+    first = codes[rows]
+    differs = np.flatnonzero(codes != first[owner])
+    if len(differs):
+        task, tasks = owner[differs[0]], len(np.unique(owner[differs]))
+        two = f"{values[first[task]]!r} and {values[codes[differs[0]]]!r}"
+        raise DataError(
+            f"task column {name!r} is not constant within {tasks} of {len(ids)} tasks (task {ids[task]!r} has {two}): "
+            "make it an input column (x)."
+        )
+    return [values[code] for code in first.tolist()]
 
 
 def task_ids(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> list[Any]:
@@ -77,11 +128,11 @@ def _names(names: Names) -> tuple[str, ...]:
 
 
 def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
-    for role, names in zip(("task", "x", "y"), columns, strict=True):
+    for role, names in zip(("task", "x", "y"), columns[:3], strict=True):
         if not names:
             raise DataError(f"no {role} column named.")
     known = {str(name): name for name in frame.columns}
-    wanted = columns.task + columns.x + columns.y
+    wanted = columns.task + columns.x + columns.y + tuple(one.name for one in columns.task_x)
     unknown = [name for name in wanted if name not in known.values()]
     if unknown:
         said = []
@@ -91,7 +142,7 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
         raise DataError(f"the table has no column {', '.join(said)}. Its columns: {', '.join(known)}.")
     twice = [name for name in wanted if wanted.count(name) > 1]
     if twice:
-        raise DataError(f"column {twice[0]!r} is named more than once among task, x and y.")
+        raise DataError(f"column {twice[0]!r} is named more than once among task, x, y and task_x.")
     if len(frame) == 0:
         raise DataError("the table has no rows.")
 
@@ -187,13 +238,16 @@ def _is_numeric(kind: Any) -> bool:
 
 def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
     if array is not None and pa.types.is_dictionary(array.type):
-        return "it holds categories; give each a number, or make it a task column"
+        return "it holds categories; give each a number, or name it in task_x if it is constant within tasks"
     values = frame.get_column(name).to_list()
     bad = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and not _is_number(value)]
     if bad:
         first = ", ".join(f"row {row}: {value!r}" for row, value in bad[:3])
         if len(bad) == len([value for value in values if value is not None]):
-            return f"it holds text ({first}): number the categories or make it a task column; dates are 2020-03-01"
+            return (
+                f"it holds text ({first}): number the categories, or name it in task_x if it is constant within tasks; "
+                "dates are 2020-03-01"
+            )
         return f"{len(bad)} of its {len(values)} values are text ({first}); put them right or leave those rows out"
     if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"

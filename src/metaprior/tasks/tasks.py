@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from torch import Tensor
 from metaprior.errors import DataError, OptionError
 from metaprior.seeds import generator_of
 from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, usable_rows
+from metaprior.tasks.covariates import Covariate, encode
 
 
 class Task(NamedTuple):
@@ -31,6 +32,7 @@ class Columns(NamedTuple):
     task: tuple[str, ...]
     x: tuple[str, ...]
     y: tuple[str, ...]
+    task_x: tuple[Covariate, ...] = ()
 
 
 class ContextTarget(NamedTuple):
@@ -46,6 +48,7 @@ class Tasks:
 
     Build one with `from_pairs` or `from_table`. Tensors are float64 and the container's own: treat them as
     read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days.
+    `covariates` are what is known of each task as a whole, as numbers (see `with_task_x`).
     """
 
     x: Float[Tensor, "N d"]
@@ -55,6 +58,7 @@ class Tasks:
     columns: Columns
     notes: tuple[str, ...] = ()
     dated: tuple[str, ...] = ()
+    covariates: Float[Tensor, "m c"] | None = None
 
     @staticmethod
     def from_pairs(
@@ -114,12 +118,30 @@ class Tasks:
         task: str | Sequence[str],
         x: str | Sequence[str],
         y: str | Sequence[str],
+        task_x: str | Sequence[str | Covariate] = (),
         missing: Missing = "error",
     ) -> Tasks:
-        """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names."""
+        """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names.
+
+        task_x: columns that say something of the task as a whole, such as age or diet: constant within each task.
+        """
         from metaprior.tasks.tables import tasks_from_table  # the reader builds Tasks: imported late
 
-        return tasks_from_table(table, task=task, x=x, y=y, missing=missing)
+        return tasks_from_table(table, task=task, x=x, y=y, task_x=task_x, missing=missing)
+
+    def with_task_x(self, columns: Mapping[str, Sequence[Any]], known: Sequence[Covariate] = ()) -> Tasks:
+        """The same tasks with what is known of each as a whole: a value per task in each column, numbers or text.
+
+        `tasks.with_task_x({"age": [61, 47], "diet": ["plain", "rich"]})`; known: `columns.task_x` of earlier tasks.
+        """
+        described, values = encode(columns, self.ids, known)
+        return replace(self, columns=self.columns._replace(task_x=described), covariates=values)
+
+    def widened(self, covariates: Float[Tensor, "m c"] | None) -> Tasks:
+        """The same points with each task's covariates as further inputs, for a prior that takes them in."""
+        if covariates is None:
+            return self
+        return replace(self, x=torch.cat([self.x, covariates[self.task_of_row]], 1), covariates=None)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -177,7 +199,8 @@ class Tasks:
         start = torch.repeat_interleave(self.offsets[chosen] - offsets[:-1], sizes)
         rows = torch.arange(int(offsets[-1])) + start
         ids = tuple(self.ids[i] for i in chosen.tolist())
-        return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, ids=ids)
+        covariates = None if self.covariates is None else self.covariates[chosen]
+        return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, ids=ids, covariates=covariates)
 
     def split(self, fraction: float, seed: int) -> tuple[Tasks, Tasks]:
         """Two random disjoint parts: this fraction of the tasks (at least one), and the rest."""

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.tasks import Columns, Tasks
 
 DIGEST = 8
@@ -31,6 +32,7 @@ class TrainedOn:
     salt: str
     hashes: UInt8[Tensor, "m 8"]
     dated: tuple[str, ...] = ()  # input columns that are dates, in days
+    typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
 
     @staticmethod
     def of(tasks: Tasks, earlier: TrainedOn | None = None) -> TrainedOn:
@@ -47,8 +49,10 @@ class TrainedOn:
             ranges = [_wider(*pair) for pair in zip((earlier.x_range, earlier.y_range), ranges, strict=True)]
             counts[0], counts[1] = counts[0] + earlier.tasks, counts[1] + earlier.rows
             counts[2], counts[3] = min(counts[2], earlier.sizes[0]), max(counts[3], earlier.sizes[1])
+        typical = () if tasks.covariates is None else tuple(tasks.covariates.mean(0).tolist())
+        sizes = (counts[2], counts[3])
         return TrainedOn(
-            tasks.columns, counts[0], counts[1], (counts[2], counts[3]), ranges[0], ranges[1], salt, hashes, tasks.dated
+            tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes, tasks.dated, typical
         )
 
     def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:
@@ -60,7 +64,12 @@ class TrainedOn:
     def as_json(self) -> dict[str, Any]:
         """All but the hashes, which are a tensor."""
         return {
-            "columns": {"task": self.columns.task, "x": self.columns.x, "y": self.columns.y},
+            "columns": {
+                "task": self.columns.task,
+                "x": self.columns.x,
+                "y": self.columns.y,
+                "task_x": [{"name": one.name, "levels": one.levels or ()} for one in self.columns.task_x],
+            },
             "tasks": self.tasks,
             "rows": self.rows,
             "sizes": self.sizes,
@@ -68,15 +77,18 @@ class TrainedOn:
             "y_range": self.y_range,
             "salt": self.salt,
             "dated": self.dated,
+            "typical": self.typical,
         }
 
     @staticmethod
     def from_json(found: dict[str, Any], hashes: Tensor) -> TrainedOn:
         names = found["columns"]
-        columns = Columns(*(tuple(names[role]) for role in ("task", "x", "y")))
+        about = tuple(Covariate(one["name"], tuple(one["levels"])) for one in names.get("task_x", ()))
+        columns = Columns(tuple(names["task"]), tuple(names["x"]), tuple(names["y"]), about)
         x_range, y_range = (tuple((low, high) for low, high in found[key]) for key in ("x_range", "y_range"))
         sizes, dated = (found["sizes"][0], found["sizes"][1]), tuple(found["dated"])
-        return TrainedOn(columns, found["tasks"], found["rows"], sizes, x_range, y_range, found["salt"], hashes, dated)
+        counts, typical = (found["tasks"], found["rows"]), tuple(found.get("typical", ()))
+        return TrainedOn(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical)
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:

@@ -12,7 +12,7 @@ PANELS = {
     "log_likelihood": "Log likelihood per point (higher is better)",
     "coverage_90": "Coverage of the 90% interval",
 }
-LOWEST = -3.0
+LOWEST = -2.0
 """Log likelihoods below this are not drawn: a prior learned by heart goes down without end."""
 
 
@@ -39,8 +39,16 @@ def by_number(rows: list[Row], curves: Curves) -> Figure | None:
         axes.set_xticks([], minor=True)
         axes.grid(axis="y", alpha=0.25, lw=0.6)
         axes.spines[["top", "right"]].set_visible(False)
+        if metric == "mse":
+            axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            ticks = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+            axes.set_yticks([tick for tick in ticks if low <= tick <= high], minor=False)
+            axes.set_yticks([], minor=True)
+            axes.yaxis.set_major_formatter("{x:g}")
         if metric == "log_likelihood":
-            axes.set_ylim(bottom=max(axes.get_ylim()[0], LOWEST))
+            values = [row["mean"] for row in shown if row["metric"] == metric and row["mean"] is not None]
+            axes.set_ylim(max(min(values) - 0.1, LOWEST), max(values) + 0.1)
         if metric == "coverage_90":
             axes.axhline(0.9, color=GREY, ls="--", lw=1)
     handles, labels = axes.get_legend_handles_labels()

@@ -1,0 +1,220 @@
+"""What is known of a task as a whole: from a table to the prior, into a file and out again."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from metaprior import DataError, LearnedPrior, MetaGP, OptionError, Tasks, load
+from metaprior.cli import app
+from metaprior.methods import HyperPosterior, Warped
+from metaprior.selection import Auto, make_method
+from metaprior.selection.portrait import portrait
+from metaprior.tasks import Covariate
+
+SLOPES = {"plain": 1.0, "rich": 3.0, "none": -1.0}
+FAST = {"progress": False, "hidden": (12,), "max_epochs": 60}
+
+
+def chicks(count=36, seed=0, n=6, first=0):
+    """Weights that grow by diet, and start by size; both are known of a chick as a whole."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for k in range(count):
+        diet, size = list(SLOPES)[k % 3], float(rng.uniform(1, 3))
+        for day in np.sort(rng.choice(12, n, replace=False)):
+            weight = 10 * size + SLOPES[diet] * day + rng.normal(0, 0.3)
+            rows.append((f"c{first + k}", float(day), weight, diet, size))
+    return pd.DataFrame(rows, columns=["chick", "day", "weight", "diet", "size"])
+
+
+NAMES = {"task": "chick", "x": "day", "y": "weight"}
+
+
+@pytest.fixture(scope="module")
+def gp():
+    return MetaGP("deep", "rbf", **FAST).fit(chicks(), **NAMES, task_x=["diet", "size"])
+
+
+def test_text_is_one_hot_and_numbers_stay_numbers():
+    tasks = Tasks.from_table(chicks(6), **NAMES, task_x=["diet", "size"])
+    assert tasks.columns.task_x == (Covariate("diet", ("none", "plain", "rich")), Covariate("size", ()))
+    assert tasks.covariates.shape == (6, 4)
+    assert tasks.covariates[:3, :3].tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    table = chicks(6)
+    assert tasks.covariates[:, 3].tolist() == table.groupby("chick", sort=False)["size"].first().tolist()
+    assert tasks.d == 1  # they are no inputs of the points
+    wide = tasks.widened(tasks.covariates)
+    assert wide.d == 5
+    assert torch.equal(wide.x[:, 1:], tasks.covariates[tasks.task_of_row])
+
+
+def test_they_follow_their_tasks_through_every_cut():
+    tasks = Tasks.from_table(chicks(9), **NAMES, task_x="size")
+    some = tasks.select([7, 2])
+    assert torch.equal(some.covariates, tasks.covariates[[7, 2]])
+    first, rest = tasks.split(0.4, seed=1)
+    for part in (first, rest):
+        for name, value in zip(part.ids, part.covariates, strict=True):
+            assert value == tasks.covariates[tasks.ids.index(name)]
+    context, target = tasks.context_target(2, 0)
+    assert torch.equal(context.covariates, tasks.covariates)
+    assert torch.equal(context.joined(target).covariates, tasks.covariates)
+
+
+def test_from_arrays_it_is_the_same():
+    table = chicks(5)
+    named = Tasks.from_table(table, **NAMES, task_x=["diet", "size"])
+    bare = Tasks.from_table(table, **NAMES)
+    firsts = table.groupby("chick", sort=False).first()
+    given = bare.with_task_x({"diet": firsts["diet"].tolist(), "size": firsts["size"].to_numpy()})
+    assert torch.equal(given.covariates, named.covariates)
+    assert given.columns == named.columns
+    with pytest.raises(DataError, match="2 values for 5 tasks"):
+        bare.with_task_x({"size": [1.0, 2.0]})
+
+
+def test_a_prior_learns_what_they_say(gp):
+    new = chicks(9, seed=5, first=100)
+    blank = MetaGP("deep", "rbf", **FAST).fit(chicks(), **NAMES)
+    tasks = Tasks.from_table(new, **NAMES, task_x=gp.trained_on_.columns.task_x)
+    context, target = tasks.context_target(1, 0)
+    with_them = (gp.predict(context, target).mean - target.y).square().mean()
+    without = (blank.predict(context, target).mean - target.y).square().mean()
+    assert with_them < 0.2 * without
+
+
+def test_the_algebra_is_that_of_wider_inputs(gp):
+    """A prior with covariates is the prior on points that have them as inputs."""
+    tasks = Tasks.from_table(chicks(4, seed=3), **NAMES, task_x=gp.trained_on_.columns.task_x)
+    context, target = tasks.context_target(2, 0)
+    ours = gp.predict(context, target)
+    inner = gp.method_
+    plain = LearnedPrior("deep", "rbf", **FAST)
+    plain.prior_, plain.scaler_ = inner.prior_, inner.scaler_
+    wide = plain.predict(context.widened(context.covariates), target.widened(target.covariates))
+    torch.testing.assert_close(ours.mean, wide.mean)
+    torch.testing.assert_close(ours.joint_log_density(target.y), wide.joint_log_density(target.y))
+    torch.testing.assert_close(ours.evidence.total, wide.evidence.total)
+
+
+def test_one_new_task_from_arrays(gp):
+    rich, none = (
+        gp.condition([0.0], [20.0], task_x={"diet": diet, "size": 2.0}).at([10.0]).mean for diet in ("rich", "none")
+    )
+    assert float(rich - none) == pytest.approx(40, abs=8)
+    before = gp.condition([], [], task_x={"diet": "plain", "size": 2.0}).at([0.0]).mean
+    assert float(before) == pytest.approx(20, abs=4)
+    with pytest.raises(DataError, match="task columns diet, size"):
+        gp.condition([0.0], [20.0])
+
+
+@pytest.mark.parametrize("at", ["missing", "array", "table"])
+def test_tables_go_in_and_come_out(gp, at):
+    table = chicks(4, seed=7, first=200)
+    if at == "missing":
+        table.loc[table.groupby("chick").cumcount() >= 2, "weight"] = np.nan
+        table.loc[table["chick"] == "c203", "weight"] = np.nan  # nothing is known of it but what it is
+        found = gp.predict(table, "missing")
+        assert set(found["chick"]) == {"c200", "c201", "c202", "c203"}
+    elif at == "array":
+        found = gp.predict(table, [0.0, 11.0])
+        assert len(found) == 8
+    else:
+        points = pd.DataFrame({"chick": ["c200", "c201"], "day": [3.0, 4.0]})
+        found = gp.predict(table, points)
+        assert len(found) == 2
+    assert found["mean"].notna().all()
+
+
+def test_bad_ones_are_told(gp):
+    table = chicks(6)
+    varying = table.copy()
+    varying.loc[4, "diet"] = "rich" if varying.loc[4, "diet"] != "rich" else "none"
+    with pytest.raises(DataError, match=r"'diet' is not constant within 1 of 6 tasks .*'c0'.*input column"):
+        Tasks.from_table(varying, **NAMES, task_x="diet")
+    empty = table.copy()
+    empty.loc[2, "size"] = np.nan
+    with pytest.raises(DataError, match=r"'size' is empty in 1 rows .*row 2"):
+        Tasks.from_table(empty, **NAMES, task_x="size")
+    new = chicks(3)
+    new["diet"] = "keto"
+    with pytest.raises(DataError, match=r"'keto' .*no past task had; known are 'none', 'plain', 'rich'"):
+        gp.predict(new, [0.0])
+    new["diet"] = 2
+    with pytest.raises(DataError, match="'diet' was text"):
+        gp.predict(new, [0.0])
+    with pytest.raises(DataError, match="no column 'diet'"):
+        gp.predict(chicks(3).drop(columns="diet"), [0.0])
+    with pytest.raises(DataError, match="no column 'weigh'"):
+        Tasks.from_table(table, **NAMES, task_x="weigh")
+    with pytest.raises(DataError, match="more than once"):
+        Tasks.from_table(table, **NAMES, task_x="day")
+    with pytest.raises(DataError, match="name it in task_x"):  # as an ordinary input a category stays refused
+        Tasks.from_table(table, task="chick", x=["day", "diet"], y="weight")
+    points = pd.DataFrame({"chick": ["c0", "c900"], "day": [3.0, 4.0]})
+    with pytest.raises(DataError, match="'c900' has no row with its diet, size"):
+        gp.predict(table, points)
+    points = pd.DataFrame({"chick": ["c0"], "day": [3.0], "diet": ["rich"], "size": [2.0]})
+    with pytest.raises(DataError, match="one diet, size in its known rows and another"):
+        gp.predict(table, points)
+    with pytest.raises(OptionError, match="cannot be exported"):
+        gp.to_gpytorch([0.0], [1.0])
+    with pytest.raises(DataError, match="with_task_x"):
+        MetaGP().fit(Tasks.from_table(table, **NAMES), task_x="diet")
+
+
+def test_the_trip_to_a_file_keeps_the_levels(gp, tmp_path):
+    gp.save(tmp_path / "chicks.metaprior")
+    again = load(tmp_path / "chicks.metaprior")
+    assert again.trained_on_.columns == gp.trained_on_.columns
+    table = chicks(3, seed=9)
+    pd.testing.assert_frame_equal(again.predict(table, [0.0, 5.0]), gp.predict(table, [0.0, 5.0]))
+    assert {"mean", "draws", "eigenfunctions"} <= set(portrait(again.method_, again.trained_on_))
+
+
+@pytest.mark.parametrize("name", ["last value", "fpca", "gp per task"])
+def test_methods_that_know_nothing_of_them_go_their_way(name):
+    tasks = Tasks.from_table(chicks(12), **NAMES, task_x=["diet", "size"])
+    bare = Tasks.from_table(chicks(12), **NAMES)
+    found, expected = (make_method(name, one).fit(one).predict(*one.context_target(2, 0)) for one in (tasks, bare))
+    torch.testing.assert_close(found.mean, expected.mean)
+
+
+def test_wrapped_priors_take_them_in():
+    tasks = Tasks.from_table(chicks(15), **NAMES, task_x=["diet", "size"])
+    context, target = tasks.context_target(2, 0)
+    for method in (HyperPosterior(members=2, hidden=(6,), max_epochs=20), Warped(LearnedPrior("deep", "rbf", **FAST))):
+        posterior = method.fit(tasks).predict(context, target)
+        assert bool(posterior.mean.isfinite().all())
+        other = method.predict(context.select([1, 0]), target.select([1, 0]))
+        torch.testing.assert_close(
+            other.mean[: int(target.sizes[1])], posterior.mean[int(target.sizes[0]) :][: int(target.sizes[1])]
+        )
+
+
+def test_the_choice_finds_them_useful():
+    tasks = Tasks.from_table(chicks(30), **NAMES, task_x=["diet", "size"])
+    auto = Auto(rungs=("shared gp", "fpca", "mean and last value"), progress=False).fit(tasks)
+    assert "mean and last value" in auto.chosen_
+    assert auto.plausibility(tasks.context_target(2, 0).context).shape == (30,)
+
+
+def test_the_commands_take_them(tmp_path):
+    chicks(30).to_csv(tmp_path / "chicks.csv", index=False)
+    chicks(2, seed=4, first=50).to_csv(tmp_path / "new.csv", index=False)
+    model, out = tmp_path / "m.metaprior", tmp_path / "p.csv"
+    names = ["--task", "chick", "--x", "day", "--y", "weight", "--task-x", "diet,size"]
+    run = CliRunner().invoke
+    fit = ["fit", str(tmp_path / "chicks.csv"), *names, "--out", str(model), "--mean", "deep", "--epochs", "40"]
+    found = run(app, fit)
+    assert found.exit_code == 0, found.output
+    assert "given diet (none, plain, rich), size" in found.output
+    found = run(app, ["predict", str(model), str(tmp_path / "new.csv"), "--at", "0:11:1", "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    assert len(pd.read_csv(out)) == 24
+    found = run(app, ["show", str(model)])
+    assert "diet (none, plain, rich), size" in found.output
+    found = run(app, ["evaluate", str(model), str(tmp_path / "new.csv"), "--context", "1"])
+    assert found.exit_code == 0, found.output
