@@ -95,6 +95,10 @@ def test_few_tasks():
             auto, vanilla = (rows[name, f"ñ = {n}", metric] for name in ("auto", "vanilla"))
             assert sign * (auto["mean"] - vanilla["mean"]) > -auto["stderr"]
         assert rows["hyper-posterior", f"ñ = {n}", "coverage_90"]["mean"] >= 0.85
+    for m in few.COUNTS:  # never worse than the simple rungs
+        for metric, sign in (("mse", -1), ("log_likelihood", 1)):
+            auto, *simple = (rows[name, f"m = {m}", metric] for name in ("auto", "shared gp", "fpca"))
+            assert all(sign * (auto["mean"] - one["mean"]) > -auto["stderr"] for one in simple)
     for m in (2, 5):  # where plain evidence has learned its tasks by heart
         for metric, sign in (("mse", -1), ("log_likelihood", 1)):
             ours, plain = (rows[name, f"m = {m}", metric]["mean"] for name in ("hyper-posterior", "learned both"))

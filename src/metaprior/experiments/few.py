@@ -16,11 +16,11 @@ from metaprior.methods import HyperPosterior, LearnedPrior
 from metaprior.methods.hyper_posterior import DEFAULTS
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, evaluate
-from metaprior.selection import Auto
+from metaprior.selection import Auto, make_method
 from metaprior.selection.methods import spare
 from metaprior.tasks import ContextTarget, Tasks
 
-METHODS = ("vanilla", "learned mean", "learned both", "map", "hyper-posterior", "fpca", "auto")
+METHODS = ("vanilla", "shared gp", "learned mean", "learned both", "map", "hyper-posterior", "fpca", "auto")
 COUNTS = (2, 5, 10, 20, 50, 100, 300, 1_000)
 SIZES = (1, 5, 20)
 CONTEXT, FEW = 5, 5
@@ -89,6 +89,8 @@ def _method(name: str, tasks: Tasks, seed: int) -> Method:
         return Auto(**given)
     if name == "vanilla":
         return LearnedPrior("zero", "rbf", held_out=None, **given)
+    if name == "shared gp":
+        return make_method(name, tasks, seed)
     if name == "map":
         return LearnedPrior("deep", "rbf", hyper_prior=1.0, held_out=None, **DEFAULTS | given | {"max_epochs": 300})
     network = {"hidden": DEFAULTS["hidden"], "activation": DEFAULTS["activation"], "max_epochs": 300}
