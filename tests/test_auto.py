@@ -12,7 +12,7 @@ from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.learning import checkpoints
 from metaprior.methods import Combination, LearnedPrior, Mixture
 from metaprior.scoring import evaluate, score
-from metaprior.selection import Auto
+from metaprior.selection import Auto, random_sizes
 from metaprior.selection.held_out import Seen, Values, recorded_density, resolution
 from metaprior.selection.stacking import combined_weights, cross_fitted, least_squares_weights, stacking_weights
 from tests.problems import ragged
@@ -376,3 +376,49 @@ def test_a_strange_task_is_told_and_may_fall_back(fitted):
     own = gp.fallback_.predict(Tasks.from_pairs([(strange["x"], strange["y"])]), Tasks.from_inputs([[1.2]]))
     assert back["mean"][1] == pytest.approx(float(own.mean))
     assert back["sd"][1] > plain["sd"][1]
+
+
+def test_least_squares_weights_with_a_wild_method():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(500, generator=generator, dtype=torch.float64)
+    errors = torch.randn(500, 3, generator=generator, dtype=torch.float64) * torch.tensor([0.3, 1.0, 300.0])
+    found = least_squares_weights(y[:, None] + errors, y, torch.ones(500, dtype=torch.float64))
+    best = min(
+        ((a, b, 1 - a - b) for a in np.linspace(0, 1, 201) for b in np.linspace(0, 1 - a, 201)),
+        key=lambda w: float((errors @ torch.tensor(w, dtype=torch.float64)).square().mean()),
+    )
+    np.testing.assert_allclose(found, best, atol=0.01)
+
+
+def test_a_checkpoint_of_other_contexts_or_covariates_is_refused(tmp_path):
+    tasks = Tasks.from_pairs([(np.arange(5.0), np.arange(5.0) + k % 3) for k in range(6)])
+    rungs = ("gp per task", "shared gp")
+    prints = []
+    for given in (tasks, tasks.with_task_x({"kind": [0.0, 1.0, 2.0] * 2})):
+        for sizes in ([1], [3]):
+            auto = Auto(rungs=rungs, contexts=random_sizes(sizes, 0), progress=False)
+            prints.append(auto._fingerprint(given))
+    assert len(set(prints)) == 4
+
+
+def test_tasks_of_one_point_leave_nothing_to_find_implausible():
+    tasks = Tasks.from_pairs([([float(k)], [float(k)]) for k in range(8)])
+    auto = Auto(rungs=("shared gp",), progress=False).fit(tasks)
+    assert auto.plausibility(tasks).tolist() == [1.0] * 8
+
+
+def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near(monkeypatch):
+    auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
+    tasks = torch.arange(4)
+    ones, known = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)
+    values = Values(tasks, ones, torch.zeros(4, dtype=torch.float64), known, torch.zeros(4, dtype=torch.int64))
+    half, zero = 0.5 * ones, torch.zeros(4, dtype=torch.float64)
+    auto._labels = {"1": 0}
+    auto._choose(
+        {
+            "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), half, zero, zero),
+            "shared gp": Seen(torch.tensor([0.1, 0.0, 0.0, 0.0]).double(), half, zero, zero),
+        },
+        values,
+    )
+    assert list(auto.chosen_) == ["shared gp"]

@@ -135,15 +135,23 @@ def test_bad_ones_are_told(gp):
     with pytest.raises(DataError, match=r"'diet' is not constant within 1 of 6 tasks .*'c0'.*input column"):
         Tasks.from_table(varying, **NAMES, task_x="diet")
     empty = table.copy()
-    empty.loc[2, "size"] = np.nan
-    with pytest.raises(DataError, match=r"'size' is empty in 1 rows .*row 2"):
+    empty.loc[2, "size"] = np.nan  # the task's other rows say it
+    assert torch.equal(
+        Tasks.from_table(empty, **NAMES, task_x="size").covariates,
+        Tasks.from_table(table, **NAMES, task_x="size").covariates,
+    )
+    empty.loc[empty["chick"] == "c1", "size"] = np.nan
+    with pytest.raises(DataError, match="'size' is empty for task 'c1'"):
         Tasks.from_table(empty, **NAMES, task_x="size")
+    dropped = Tasks.from_table(empty, **NAMES, task_x="size", missing="drop")
+    assert "c1" not in dropped.ids
+    assert "dropped 1 of 6 tasks without size: 'c1'" in dropped.notes
     new = chicks(3)
     new["diet"] = "keto"
     with pytest.raises(DataError, match=r"'keto' .*no past task had; known are 'none', 'plain', 'rich'"):
         gp.predict(new, [0.0])
     new["diet"] = 2
-    with pytest.raises(DataError, match="'diet' was text"):
+    with pytest.raises(DataError, match="'diet' is text for other tasks"):
         gp.predict(new, [0.0])
     with pytest.raises(DataError, match="no column 'diet'"):
         gp.predict(chicks(3).drop(columns="diet"), [0.0])
@@ -218,3 +226,85 @@ def test_the_commands_take_them(tmp_path):
     assert "diet (none, plain, rich), size" in found.output
     found = run(app, ["evaluate", str(model), str(tmp_path / "new.csv"), "--context", "1"])
     assert found.exit_code == 0, found.output
+
+
+def test_what_cannot_use_them_does_not_ask_for_them(tmp_path):
+    gp = MetaGP("zero", "rbf", progress=False, max_epochs=10).fit(chicks(9), **NAMES, task_x=["diet", "size"])
+    assert gp.trained_on_.columns.task_x == ()
+    assert gp.predict(chicks(2).drop(columns=["diet", "size"]), [0.0])["mean"].notna().all()
+    with pytest.raises(DataError, match="knows nothing of the task column diet"):
+        gp.condition([0.0], [1.0], task_x={"diet": "rich"})
+
+
+def test_a_learned_prior_checks_them_itself(gp):
+    inner = gp.method_
+    bare = Tasks.from_table(chicks(2), **NAMES)
+    with pytest.raises(DataError, match="these lack size"):
+        inner.predict(bare.with_task_x({"diet": ["rich", "none"]}), bare)
+    with pytest.raises(DataError, match="other levels"):
+        inner.predict(bare.with_task_x({"diet": ["rich", "zzz"], "size": [1.0, 2.0]}), bare)
+    reordered = gp.condition([0.0], [20.0], task_x={"size": 2.0, "diet": "rich"}).at([5.0]).mean
+    assert torch.equal(reordered, gp.condition([0.0], [20.0], task_x={"diet": "rich", "size": 2.0}).at([5.0]).mean)
+    for wrong in ({"diet": None, "size": 1.0}, {"diet": "rich", "size": [1.0]}, {"diet": "rich"}):
+        with pytest.raises(DataError):
+            gp.condition([0.0], [20.0], task_x=wrong)
+
+
+def test_values_are_compared_as_they_are_written():
+    bare = Tasks.from_table(chicks(4), **NAMES)
+    known = bare.with_task_x({"ward": ["10", "10b", "10", "true"]}).columns.task_x
+    again = bare.with_task_x({"ward": [10, 10.0, "10b", True]}, known)
+    assert again.covariates.argmax(1).tolist() == [0, 0, 1, 2]
+    dated = bare.with_task_x({"born": [np.datetime64("1970-01-02"), pd.Timestamp("1970-01-03"), 3, 4.0]})
+    assert dated.covariates[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    for wrong in ({}, {"a": "abcd"}, {"a": 3}, {"a": [None] * 4}, {"a": [[1]] * 4}):
+        with pytest.raises(DataError):
+            bare.with_task_x(wrong)
+
+
+def test_a_points_table_has_all_of_them_or_none(gp):
+    points = pd.DataFrame({"chick": ["c0"], "day": [3.0], "diet": ["rich"]})
+    with pytest.raises(DataError, match="'diet' but not all of diet, size"):
+        gp.predict(chicks(3), points)
+
+
+def test_tasks_without_inputs_keep_what_is_known_of_them(gp):
+    table = chicks(3)
+    table.loc[table["chick"] == "c1", "day"] = np.nan
+    found = gp.predict(table, [0.0, 1.0], missing="drop")
+    assert set(found["chick"]) == {"c0", "c1", "c2"}
+
+
+def test_the_choice_tries_curves_alone_and_says_which(tmp_path):
+    rng = np.random.default_rng(0)
+    table = chicks(24)
+    lottery = dict(zip(table["chick"].unique(), rng.normal(size=24), strict=True))
+    tasks = Tasks.from_table(table.assign(lot=table["chick"].map(lottery)), **NAMES, task_x="lot")
+    auto = Auto(rungs=("shared gp", "mean and last value"), progress=False).fit(tasks)
+    assert [one.name for one in auto.tried_] == [
+        "shared gp",
+        "mean and last value, curves alone",
+        "mean and last value",
+    ]
+    assert "mean and last value" not in auto.chosen_  # a lot says nothing
+    assert auto.trained_on_.columns.task_x == ()
+    gp = MetaGP.of(auto)
+    gp.save(tmp_path / "m.metaprior")
+    assert load(tmp_path / "m.metaprior").predict(table, [0.0])["mean"].notna().all()
+
+
+def test_learning_goes_on_with_the_levels_of_the_model(tmp_path):
+    chicks(30).to_csv(tmp_path / "chicks.csv", index=False)
+    few = chicks(30, seed=2, first=60)
+    few[few["diet"] == "rich"].to_csv(tmp_path / "rich.csv", index=False)
+    names = ["--task", "chick", "--x", "day", "--y", "weight"]
+    run = CliRunner().invoke
+    model = str(tmp_path / "m.metaprior")
+    given = [*names, "--task-x", "diet,size", "--out", model, "--mean", "deep", "--kernel", "rbf", "--epochs", "10"]
+    assert run(app, ["fit", str(tmp_path / "chicks.csv"), *given]).exit_code == 0
+    more = ["fit", str(tmp_path / "rich.csv"), *names, "--from", model, "--out", model, "--epochs", "10"]
+    found = run(app, more)
+    assert found.exit_code == 0, found.output
+    assert load(model).trained_on_.columns.task_x[0].levels == ("none", "plain", "rich")
+    with pytest.raises(OptionError, match="has the task columns diet, size"):
+        run(app, [*more, "--task-x", "diet"], catch_exceptions=False)

@@ -20,13 +20,14 @@ from metaprior.priors import (
     DeepMean,
     FixedMean,
     FixedNoise,
+    HyperPrior,
     LearnedNoise,
     Prior,
     make_prior,
 )
 from metaprior.scoring import Scores, Summary, paired_difference, score
 from metaprior.selection import Auto
-from metaprior.tasks import Scaler, Task, Tasks
+from metaprior.tasks import Covariate, Scaler, Task, Tasks
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "Auto",
     "Combination",
     "Conditional",
+    "Covariate",
     "DataError",
     "DeepKernel",
     "DeepMean",
@@ -44,6 +46,7 @@ __all__ = [
     "FixedMean",
     "FixedNoise",
     "HyperPosterior",
+    "HyperPrior",
     "LearnedNoise",
     "LearnedPrior",
     "MetaGP",

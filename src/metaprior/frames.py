@@ -14,7 +14,7 @@ from torch import Tensor
 from metaprior.errors import DataError, OptionError
 from metaprior.inference import Gathered, Method
 from metaprior.tasks import Columns, Missing, Tasks
-from metaprior.tasks.tables import holds_dates, task_ids
+from metaprior.tasks.tables import holds_dates, task_columns, task_ids
 from metaprior.tasks.trained_on import as_written
 
 Array = np.ndarray[Any, Any]
@@ -158,10 +158,7 @@ def _tasks(
     points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
     points = replace(points, columns=columns)
     if columns.task_x:  # of all tasks of the table, known rows or none
-        whole = _points(frame, columns, "drop", "the table")
-        place = {name: i for i, name in enumerate(whole.ids)}
-        points = points.select([i for i, name in enumerate(ids) if name in place])
-        points = replace(points, covariates=whole.select([place[name] for name in points.ids]).covariates)
+        points = points.with_task_x(task_columns(frame, columns), columns.task_x)
     return *_together(given, points), notes
 
 
@@ -223,7 +220,9 @@ def _points(
         if not wanted.any():
             raise DataError(f"{said}: nothing is left to predict at.")
     about = tuple(one.name for one in columns.task_x)
-    given = columns.task_x if all(name in frame.columns for name in about) else ()
+    given = tuple(one for one in columns.task_x if one.name in frame.columns)
+    if given and len(given) < len(about):
+        raise DataError(f"{what} have {given[0].name!r} but not all of {', '.join(about)}: give all of them, or none.")
     some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x, *(about if given else ()))
     target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
     stand_in = some.with_columns(nw.lit(0.0).alias(target))

@@ -23,7 +23,7 @@ from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
-from metaprior.tasks import Missing, Scaler, Tasks, as_tasks
+from metaprior.tasks import Missing, Scaler, Tasks, as_tasks, check_task_x
 
 
 class MetaGP(Saved):
@@ -101,8 +101,11 @@ class MetaGP(Saved):
             context = Tasks.empty(["new task"], len(columns.x), len(columns.y))
         else:
             context = Tasks.from_pairs([(x, y)], ["new task"])
-        if task_x:
-            context = context.with_task_x({name: [value] for name, value in task_x.items()}, columns.task_x)
+        if task_x is not None:
+            order = {one.name: k for k, one in enumerate(columns.task_x)}
+            ordered = sorted(task_x, key=lambda name: order.get(name, len(order)))
+            context = context.with_task_x({name: [task_x[name]] for name in ordered}, columns.task_x)
+            check_task_x(columns.task_x, context)
         return self.condition_tasks(context)
 
     def condition_tasks(self, context: Tasks) -> Conditioned:
@@ -112,13 +115,8 @@ class MetaGP(Saved):
         for what, found, count in (("input", context.d, len(known.x)), ("target", context.p, len(known.y))):
             if found != count:
                 raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
-        wanted, given = known.task_x, context.columns.task_x if context.covariates is not None else ()
-        if wanted != given and wanted:
-            names = ", ".join(one.name for one in wanted)
-            raise DataError(
-                f"the model was learned with the task columns {names}: give them as it knows them, with task_x={{name: "
-                "value}} for one task, or tasks.with_task_x({name: values}, gp.trained_on_.columns.task_x)."
-            )
+        if known.task_x:
+            check_task_x(known.task_x, context)
         return Conditioned(self.method_, context)
 
     @overload

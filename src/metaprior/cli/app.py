@@ -13,7 +13,7 @@ from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_ta
 from metaprior.cli.compare import compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
-from metaprior.cli.fit import fit_model, start_of
+from metaprior.cli.fit import columns_of_start, fit_model, start_of
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.show import show_model
@@ -133,9 +133,11 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
-    columns = named_columns(table, task, x, y, task_x)
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     start = start_of(from_model, mean, kernel)
+    columns = named_columns(table, task, x, y, task_x)
+    if start is not None:
+        columns = columns_of_start(columns, start)
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
     target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)

@@ -96,6 +96,12 @@ def _oddities(tasks: Tasks) -> Iterator[str]:
     """What a user would want to know before learning from these."""
     if len(tasks) == 1:
         yield "there is one task only: what tasks have in common cannot be learned from it."
+    for one in tasks.columns.task_x:
+        if one.levels and 2 * len(one.levels) > len(tasks):
+            yield (
+                f"column {one.name!r} has {len(one.levels)} levels for {len(tasks)} tasks: a new task's will hardly be "
+                "among them."
+            )
     for names, values in ((tasks.columns.x, tasks.x), (tasks.columns.y, tasks.y)):
         for name, column in zip(names, values.unbind(1), strict=True):
             if len(column) > 1 and bool((column == column[0]).all()):

@@ -12,7 +12,7 @@ from metaprior.model import MetaGP, load
 from metaprior.output import check_file
 from metaprior.selection import Auto, default_sizes, random_sizes
 from metaprior.selection.portrait import held_out_scores
-from metaprior.tasks import Tasks, TrainedOn
+from metaprior.tasks import Columns, Tasks, TrainedOn
 
 
 def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resume: bool, screen: Screen) -> None:
@@ -33,7 +33,10 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
         if checkpoint.exists():
             screen.say("stopped; the training so far is kept: add --resume to go on.")
         raise
-    gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
+    takes = bool(gp.method_.trained_on_.columns.task_x)
+    if tasks.columns.task_x and not takes:
+        screen.say("note: the prior makes no use of the task columns, and does not ask for them again.")
+    gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None), task_x=takes)
     gp.save(out)  # nothing that comes now can lose it
     if auto:
         _tell_choice(gp.method_, screen)
@@ -116,3 +119,15 @@ def start_of(path: str | None, mean: str | None, kernel: str | None) -> MetaGP |
         if asked is not None and asked != known:
             raise OptionError(f"--{name} {asked}: the model {path} has {name} {known!r}, and learning goes on with it.")
     return found
+
+
+def columns_of_start(columns: Columns, start: MetaGP) -> Columns:
+    """The task columns as the earlier model knows them, with its levels; others than its own are told."""
+    known = start.trained_on_.columns.task_x
+    named, own = {one.name for one in columns.task_x}, {one.name for one in known}
+    if named and named != own:
+        has = f"has the task columns {', '.join(sorted(own))}" if own else "has no task columns"
+        raise OptionError(
+            f"--task-x {','.join(sorted(named))}: the earlier model {has}, and learning goes on with them."
+        )
+    return columns._replace(task_x=known)

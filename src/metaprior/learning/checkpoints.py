@@ -61,8 +61,8 @@ def fingerprint_of(parts: Iterable[Tasks], *others: object) -> str:
     """Of tasks and of whatever else decides, by its `repr`."""
     digest = hashlib.sha256(repr(others).encode())
     for tasks in parts:
-        for values in (tasks.x, tasks.y, tasks.offsets):
-            digest.update(values.contiguous().numpy().tobytes())
+        for values in (tasks.x, tasks.y, tasks.offsets, tasks.covariates):
+            digest.update(b"" if values is None else values.contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

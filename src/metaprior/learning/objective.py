@@ -45,7 +45,7 @@ def predictive_loss(prior: Prior, tasks: Tasks, seed: int) -> Loss:
     """`−Σᵢ log p(targetsᵢ | contextᵢ; ψ)`, averaged over random contexts that are drawn once, for all of these tasks.
 
     By the chain rule this is the evidence of a task less that of its context: what the prior says of a task's first
-    points, before anything is known of it, does not count.
+    points, before anything is known of it, does not count, and a task of one point says nothing.
     """
     contexts = random_contexts(tasks, seed)
     evidence, known = evidence_loss(prior, "task"), batches(contexts, prior.like)
@@ -58,17 +58,18 @@ def predictive_loss(prior: Prior, tasks: Tasks, seed: int) -> Loss:
 
 def random_contexts(tasks: Tasks, seed: int) -> Tasks:
     """Of each task some contexts: of 1 to all but one of its points, any number as likely as any other."""
+    if int(tasks.sizes.max()) < 2:
+        raise DataError(
+            f"the predictive objective needs tasks of two points or more, and none of {len(tasks)} (learned from or "
+            "held out) has: use objective='evidence', or hold out others."
+        )
     generator = generator_of(seed)
     parts = []
     for split in range(SPLITS):
         for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
-            if size < 2:
-                continue
-            count = 1 + int(torch.randint(size - 1, (1,), generator=generator))
+            count = 1 + int(torch.randint(max(size - 1, 1), (1,), generator=generator))  # one point: all that it has
             some = torch.randperm(size, generator=generator)[:count].sort().values
             parts.append((task.x[some], task.y[some], f"{task.id}, context {split + 1}"))
-    if not parts:
-        raise DataError("the predictive objective needs tasks of two points or more: use objective='evidence'.")
     return Tasks.from_pairs([(x, y) for x, y, _ in parts], [name for *_, name in parts])
 
 

@@ -29,7 +29,8 @@ class Combination(Saved):
         """Fit every method."""
         for method in self.methods:
             method.fit(tasks)
-        self.trained_on_ = TrainedOn.of(tasks)
+        takes = any(method.trained_on_.columns.task_x for method in self.methods)  # type: ignore[attr-defined]
+        self.trained_on_ = TrainedOn.of(tasks, task_x=takes)
         return self
 
     def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:

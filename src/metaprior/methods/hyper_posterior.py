@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from dataclasses import replace
 from typing import Any, Self
 
@@ -44,8 +46,14 @@ class HyperPosterior(Saved):
         progress: bool | str = False,
         **options: Any,
     ) -> None:
-        if members < 1:
+        if members < 1 or members != int(members):
             raise OptionError(f"{members} members: a hyper-posterior has one or more.")
+        known = set(inspect.signature(LearnedPrior).parameters) - {"anchored", "held_out", "learn"}
+        wrong = ", ".join(name for name in options if name not in known)
+        if wrong:
+            raise OptionError(
+                f"{wrong}: no option of a hyper-posterior's members. There are {', '.join(sorted(known))}."
+            )
         self.members, self.seed, self.progress = members, seed, progress
         self.options: dict[str, Any] = {"mean": mean, "kernel": kernel, "hyper_prior": hyper_prior}
         self.options |= DEFAULTS | options
@@ -57,9 +65,9 @@ class HyperPosterior(Saved):
         label = self.progress if isinstance(self.progress, str) else "hyper-posterior"
         with progress_bar(label, self.members, show=bool(self.progress)) as advance:
             for k in range(self.members):
-                self.members_.append(self._drawn(tasks, self.seed + k, generator))
+                self.members_.append(self._drawn(tasks, 1000 * self.seed + k, generator))
                 advance(f"member {k + 1}")
-        self.trained_on_ = TrainedOn.of(tasks)
+        self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.members_[0].task_x_))
         return self
 
     def _drawn(self, tasks: Tasks, seed: int, generator: torch.Generator) -> LearnedPrior:
@@ -72,21 +80,27 @@ class HyperPosterior(Saved):
 
     def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:
         """The mixture of what the members predict, by how probable each finds the context."""
+        self._check_fitted()
+        alike = torch.full((len(self.members_),), -math.log(len(self.members_)), dtype=torch.float64)
+        return by_evidence([member.predict(context, at) for member in self.members_], alike)
+
+    def _check_fitted(self) -> None:
         if not hasattr(self, "members_"):
             raise NotFittedError("this HyperPosterior has learned nothing yet: call fit(tasks) first.")
-        shares = torch.zeros(len(self.members_), dtype=torch.float64) - torch.tensor(len(self.members_)).double().log()
-        return by_evidence([member.predict(context, at) for member in self.members_], shares)
 
     def state(self) -> State:
         """Its members, for a file."""
+        self._check_fitted()
         parts = {str(k): member.state() for k, member in enumerate(self.members_)}
         return State(self.kind, {"members": len(self.members_)}, {}).with_parts(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """The same again."""
-        found = cls(members=int(state.structure["members"]))
-        found.members_ = [state.method(str(k)) for k in range(found.members)]
+        members = [state.method(str(k)) for k in range(int(state.structure["members"]))]
+        own = {name: value for name, value in members[0].structure().items() if name not in ("anchored", "learn")}
+        found = cls(members=len(members), **own)
+        found.members_ = members
         return found
 
 

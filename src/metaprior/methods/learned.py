@@ -18,12 +18,15 @@ from metaprior.files import Saved, State
 from metaprior.inference import UserConditional, UserPosterior, condition
 from metaprior.learning import Check, Objective, OptimizerName, Training, Weighting, meta_train
 from metaprior.priors import HyperPrior, Prior, make_prior
-from metaprior.tasks import Scaler, Tasks, TrainedOn
+from metaprior.tasks import Covariate, Scaler, Tasks, TrainedOn, check_task_x
 
 STRUCTURE = (
     "mean", "kernel", "noise", "noise_floor", "activation", "gain", "features", "functions", "degrees", "scale",
 )  # fmt: skip
 """Options that say what a prior is made of, beside the widths of its networks and which parts are learned."""
+
+LEARNING = ("optimizer", "weighting", "objective", "hyper_prior", "anchored")
+"""Options that say by what it is learned."""
 
 _DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, None: None}
 
@@ -51,6 +54,7 @@ class LearnedPrior(Saved):
     prior_: Prior
     scaler_: Scaler
     training_: Training
+    task_x_: tuple[Covariate, ...] = ()
 
     def __init__(
         self,
@@ -104,7 +108,8 @@ class LearnedPrior(Saved):
         """
         if self.dtype not in (torch.float32, torch.float64):
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
-        wide = tasks.widened(tasks.covariates)
+        self.task_x_ = tasks.columns.task_x if tasks.covariates is not None and self._takes_task_x() else ()
+        wide = self._widened(tasks)
         if start is not None:
             start._check_fitted()
             _check_same(start, tasks, self)
@@ -127,7 +132,7 @@ class LearnedPrior(Saved):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             max_epochs=self.max_epochs,
-            held_out=scaler.scale(held_out.widened(held_out.covariates)) if isinstance(held_out, Tasks) else held_out,
+            held_out=scaler.scale(self._widened(held_out)) if isinstance(held_out, Tasks) else held_out,
             check_every=self.check_every,
             patience=self.patience,
             weighting=self.weighting,
@@ -137,34 +142,40 @@ class LearnedPrior(Saved):
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
         self.prior_, self.scaler_ = prior, scaler
-        self.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None))
+        self.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None), task_x=bool(self.task_x_))
         return self
 
     def condition(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""
         self._check_fitted()
-        about = self._covariates(context)
-        return UserConditional(condition(self.prior_, self.scaler_.scale(context.widened(about))), self.scaler_, about)
+        given = self.scaler_.scale(self._widened(context))
+        return UserConditional(
+            condition(self.prior_, given), self.scaler_, context.covariates if self.task_x_ else None
+        )
 
     def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
         """The posterior of each target task, given its context; task covariates may be those of either."""
         if context.covariates is None and at.covariates is not None:
-            context = replace(context, covariates=at.covariates)
+            columns = context.columns._replace(task_x=at.columns.task_x)
+            context = replace(context, covariates=at.covariates, columns=columns)
         return self.condition(context).at(at)
 
-    def _covariates(self, context: Tasks) -> Tensor | None:
-        """What this prior takes in of each task as a whole."""
-        wanted = len(self.scaler_.x_shift) - context.d
-        if wanted > 0 and context.covariates is None:
-            raise DataError(
-                f"{context.d} input columns, but the prior was learned on {wanted} more: the task columns, if it was "
-                "learned with some (give them with tasks.with_task_x), or inputs that are missing here."
-            )
-        return context.covariates if wanted else None
+    def _takes_task_x(self) -> bool:
+        """Whether it can use covariates: they never differ within a task, so a stationary kernel does not see them."""
+        deep = (self.mean not in ("zero", "constant"), self.noise == "deep", not isinstance(self.kernel, str))
+        return any(deep) or self.kernel not in ("rbf", "matern", "exponential")
+
+    def _widened(self, tasks: Tasks) -> Tasks:
+        """The tasks' points with what this prior takes in of each task as a whole."""
+        if not self.task_x_:
+            return tasks
+        check_task_x(self.task_x_, tasks)
+        return tasks.widened(tasks.covariates)
 
     def structure(self) -> dict[str, Any]:
-        """The options that say what it is made of: with them, another of its kind can be made."""
-        return {name: getattr(self, name) for name in (*STRUCTURE, "hidden", "learn", "dtype", "network_dtype")}
+        """The options that say what it is made of and how it learns: with them, another of its kind can be made."""
+        names = (*STRUCTURE, *LEARNING, "hidden", "learn", "dtype", "network_dtype")
+        return {name: getattr(self, name) for name in names}
 
     def state(self) -> State:
         """What was learned, for a file. Parts that were given as code or as modules cannot go into one."""
@@ -177,8 +188,8 @@ class LearnedPrior(Saved):
         d, p = self._columns()
         kinds = {"dtype": str(self.dtype), "network_dtype": self.network_dtype and str(self.network_dtype)}
         lists = {"hidden": list(self.hidden), "learn": list(self.learn)}
-        names = (*STRUCTURE, "optimizer", "seed")
-        structure = {name: getattr(self, name) for name in names} | lists | kinds | {"d": d, "p": p}
+        structure = {name: getattr(self, name) for name in (*STRUCTURE, *LEARNING, "seed")} | lists | kinds
+        structure |= {"d": d, "p": p, "task_x": [[one.name, list(one.levels or ())] for one in self.task_x_]}
         tensors = {f"prior.{name}": value for name, value in self.prior_.state_dict().items()}
         curve = torch.tensor(
             [[c.epoch, c.loss_per_task, c.held_out_evidence, c.seconds] for c in self.training_.checks]
@@ -190,9 +201,10 @@ class LearnedPrior(Saved):
     def from_state(cls, state: State) -> Self:
         """The fitted model again."""
         options = dict(state.structure)
-        d, p = options.pop("d"), options.pop("p")
+        d, p, about = options.pop("d"), options.pop("p"), options.pop("task_x", [])
         options |= {"dtype": _DTYPES[options["dtype"]], "network_dtype": _DTYPES[options["network_dtype"]]}
         gp = cls(**options)
+        gp.task_x_ = tuple(Covariate(name, tuple(levels)) for name, levels in about)
         gp.scaler_ = Scaler.from_tensors(state.tensors)
         gp._check_networks(state, d, p)
         gp.prior_ = gp._make_prior(gp.scaler_, None, d, p)
@@ -218,8 +230,6 @@ class LearnedPrior(Saved):
             "kernel.rest": self.features if self.kernel == "eigenfunctions + deep" else 0,
             "noise": 1 if self.noise == "deep" else 0,
         }
-        if self.kernel == "eigenfunctions + deep":
-            networks |= {"kernel": self.functions, "kernel.rest": self.features}
         for part, outputs in networks.items():
             widths = [d, *self.hidden, outputs]
             for k in range(len(widths) - 1) if outputs else ():
@@ -279,7 +289,9 @@ class LearnedPrior(Saved):
 def _check_same(start: LearnedPrior, tasks: Tasks, gp: LearnedPrior) -> None:
     """Whether learning can go on: the same columns, and networks that read their weights in the same way."""
     known = start.trained_on_.columns
-    if (known.x, known.y, known.task_x) != (tasks.columns.x, tasks.columns.y, tasks.columns.task_x):
+    if start.task_x_ or gp.task_x_:
+        check_task_x(start.task_x_, tasks)
+    if (known.x, known.y) != (tasks.columns.x, tasks.columns.y):
         raise DataError(
             f"the earlier model goes from {', '.join(known.x)} to {', '.join(known.y)}: give the same columns."
         )

@@ -42,7 +42,7 @@ class Warped(Saved):
         """Learn the warp, then the method on what it makes of the tasks."""
         self.warp_ = learned_warp(self.warp, tasks, self.seed)
         self.method.fit(warped(tasks, self.warp_))
-        self.trained_on_ = TrainedOn.of(tasks)
+        self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.method.trained_on_.columns.task_x))  # type: ignore[attr-defined]
         return self
 
     def predict(self, context: Tasks, at: Tasks) -> WarpedPosterior:

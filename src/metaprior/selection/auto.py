@@ -26,7 +26,7 @@ from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.seeds import generator_of
 from metaprior.selection.held_out import Seen, Values, as_dict, as_dicts, joined, recorded_density, resolution
-from metaprior.selection.ladder import LADDER, rungs_for
+from metaprior.selection.ladder import ALONE, LADDER, TAKES_TASK_X, rungs_for
 from metaprior.selection.splits import ContextsBySetting, default_sizes, first_sizes, random_sizes
 from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
@@ -43,6 +43,12 @@ NEAREST = 50
 
 SIMPLER = 1.05
 """Times the squared error of the best rung: what a simpler one may have that is taken in its place."""
+
+NEAR = 0.2
+"""Log density per value that a simpler rung may be behind at most, however wide the standard error of few tasks is."""
+
+ENOUGH_TO_COMBINE = 10
+"""Tasks below which the weights of a combination cannot be told."""
 
 LEAST_WEIGHT = 0.03
 """A rung of less weight in a combination is left out of it."""
@@ -86,8 +92,8 @@ class Auto(Saved):
 
         checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there.
         """
-        folds, names = self._folds(tasks), list(self.rungs) or rungs_for(tasks)
-        file = None if checkpoint is None else Checkpoint(Path(checkpoint), fingerprint_of([tasks], names, self.seed))
+        folds, names = self._folds(tasks), self._names(tasks)
+        file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks))
         seen, values, self.left_out_, self._labels = _resumed(file)
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
         with progress_bar(label, len(names) + 1, show=bool(self.progress)) as advance:
@@ -116,7 +122,8 @@ class Auto(Saved):
         if file is not None:
             file.remove()
         self.fallback_ = GPPerTask().fit(tasks)
-        self.trained_on_ = TrainedOn.of(tasks)
+        takes = any(method.trained_on_.columns.task_x for method in methods)
+        self.trained_on_ = TrainedOn.of(tasks, task_x=takes)
         return self
 
     def plausibility(self, context: Tasks) -> Float[Tensor, " m"]:
@@ -150,8 +157,22 @@ class Auto(Saved):
             for part in parts
         ]
 
+    def _fingerprint(self, tasks: Tasks) -> str:
+        """Of everything that the rungs' scores depend on."""
+        folds = self._folds(tasks)
+        judged = [split.context for _, held in folds for *_, split in self._splits(tasks.select(held))]
+        return fingerprint_of([tasks, *judged], self._names(tasks), self.seed)
+
+    def _names(self, tasks: Tasks) -> list[str]:
+        """The rungs to try; where tasks have covariates, what takes them in is tried without them first."""
+        names = list(self.rungs) or rungs_for(tasks)
+        if tasks.covariates is None:
+            return names
+        return [name for rung in names for name in ([rung + ALONE, rung] if rung in TAKES_TASK_X else [rung])]
+
     def _fitted(self, name: str, tasks: Tasks) -> Any:
-        return LADDER[name](tasks, self.seed).fit(tasks)
+        given = tasks.without_task_x() if name.endswith(ALONE) else tasks
+        return LADDER[name.removesuffix(ALONE)](given, self.seed).fit(given)
 
     def _try(self, name: str, tasks: Tasks, folds: list[tuple[Tasks, Tensor]]) -> tuple[Seen, Values]:
         steps, labels = resolution(tasks), self._labels
@@ -208,11 +229,12 @@ class Auto(Saved):
             for name, found in per_task.items()
         ]
         most = SIMPLER * next(one.mse for one in self.tried_ if one.name == best)
-        near = [one for one in self.tried_ if one.behind.mean <= (one.behind.stderr or 0.0)]
+        near = [one for one in self.tried_ if one.behind.mean <= min(one.behind.stderr or 0.0, NEAR)]
         simplest = next(one for one in near if one.name == best or one.mse <= most)
         self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         stacked = self._stack(seen, values)
-        together = cross_fitted(seen, values, self.seed)
+        enough = len(per_task[best]) >= ENOUGH_TO_COMBINE
+        together = cross_fitted(seen, values, self.seed) if enough else None
         gain = summarise(together - per_task[simplest.name]) if together is not None else Summary(0.0, None, 0)
         if len(stacked) > 1 and gain.stderr is not None and gain.mean > gain.stderr:
             self.chosen_ = stacked
@@ -303,7 +325,7 @@ def _share_below(
 ) -> Float[Tensor, " m"]:
     """For each context, the share of usual ones of the nearest sizes whose evidence per value is lower."""
     found = torch.ones(len(surprise), dtype=torch.float64)
-    for size in sizes.unique().tolist():
+    for size in sizes.unique().tolist() if len(usual) else ():
         near = (known.double() / size).log().abs()
         close = near <= near.sort().values[min(NEAREST, len(near)) - 1]
         here = sizes == size

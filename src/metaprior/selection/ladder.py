@@ -49,6 +49,14 @@ LADDER: dict[str, Rung] = {
 }
 """By name, the simplest first."""
 
+TAKES_TASK_X = (
+    "mean and last value", "hyper-posterior", "learned both", "student", "warped", "warped student", "eigenfunctions",
+)  # fmt: skip
+"""What has a mean or kernel that can use what is known of a task as a whole; the others model curves alone."""
+
+ALONE = ", curves alone"
+"""After the name of one of those, where it is to leave that aside."""
+
 FEW, FOR_MANY = 100, ("learned both", "student", "warped")
 """With fewer tasks than this, deep priors come in their most general forms only: the others cannot be told apart."""
 

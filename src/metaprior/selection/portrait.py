@@ -48,7 +48,7 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     curves: Curves = {}
     learned = method.method_ if isinstance(method, Auto) else method
     if len(trained_on.columns.x) == 1 and not isinstance(learned, (PointMethod, GPPerTask)):
-        curves |= _prior(learned, *trained_on.x_range[0], len(trained_on.columns.y), trained_on.typical)
+        curves |= _prior(learned, *trained_on.x_range[0], trained_on)
     training = getattr(learned, "training_", None)
     if training is not None:
         curves["epochs"] = np.array([check.epoch for check in training.checks])
@@ -56,11 +56,12 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     return curves
 
 
-def _prior(method: Any, low: float, high: float, p: int, typical: tuple[float, ...]) -> Curves:
+def _prior(method: Any, low: float, high: float, trained_on: TrainedOn) -> Curves:
     """What the method expects of a new task, before it is seen: of its first target; with covariates, on average."""
     x = torch.linspace(low, high, POINTS, dtype=torch.float64)[:, None]
+    p, typical = len(trained_on.columns.y), trained_on.typical
     about = torch.tensor([typical], dtype=torch.float64) if typical else None
-    points = replace(Tasks.from_inputs([x]), covariates=about)
+    points = replace(Tasks.from_inputs([x]), covariates=about, columns=trained_on.columns)
     posterior = method.predict(Tasks.empty(points.ids, 1, p), points).function
     draws = posterior.samples(DRAWS, 0)[:, :, 0]
     if hasattr(posterior, "covariances"):

@@ -5,7 +5,7 @@ from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tables import as_tasks
-from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks
+from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks, check_task_x
 from metaprior.tasks.trained_on import TrainedOn
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "TrainedOn",
     "as_tasks",
     "batches",
+    "check_task_x",
     "on_one_grid",
 ]

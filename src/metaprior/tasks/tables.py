@@ -67,10 +67,21 @@ def tasks_from_table(
     tasks = replace(tasks, notes=(*said, *tasks.notes), dated=tuple(dated))
     if not about:
         return tasks
-    place = {name: i for i, name in enumerate(ids)}
-    kept = [place[name] for name in tasks.ids]
     whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
-    return tasks.with_task_x({name: [values[i] for i in kept] for name, values in whole.items()}, about)
+    place = {name: i for i, name in enumerate(ids)}
+    lacking = {name for name in tasks.ids for values in whole.values() if values[place[name]] is None}
+    if lacking and missing == "drop" and len(lacking) < len(tasks):
+        named = ", ".join(map(repr, [name for name in tasks.ids if name in lacking][:3]))
+        note = f"dropped {len(lacking)} of {len(tasks)} tasks without {' or '.join(whole)}: {named}"
+        tasks = tasks.select([i for i, name in enumerate(tasks.ids) if name not in lacking])
+        tasks = replace(tasks, notes=(*tasks.notes, note))
+    return tasks.with_task_x({name: [values[place[i]] for i in tasks.ids] for name, values in whole.items()}, about)
+
+
+def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:
+    """What the task columns of a table say of each task, in the order in which the tasks first appear."""
+    owner, ids = _owners(frame, columns.task)
+    return {one.name: _of_tasks(frame, one.name, owner, ids) for one in columns.task_x}
 
 
 def _several(names: str | Sequence[str | Covariate]) -> list[str | Covariate]:
@@ -78,32 +89,28 @@ def _several(names: str | Sequence[str | Covariate]) -> list[str | Covariate]:
 
 
 def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[Any]) -> list[Any]:
-    """The one value that each task has in a column; where it has two, that is an error."""
+    """The one value that each task has in a column, None where it has none; where it has two, that is an error."""
     array = _arrow(frame, name)
     if array is None:
         raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
-    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type)).to_numpy(zero_copy_only=False)
-    if empty.any():
-        row = int(np.flatnonzero(empty)[0])
-        raise DataError(
-            f"task column {name!r} is empty in {int(empty.sum())} rows (the first is row {row}, task "
-            f"{ids[owner[row]]!r}): give every row of a task its value, or leave the column out."
-        )
-    if _is_date(array.type):
-        array = pa.array(_days(array))
-    codes, values = _encode(array)
-    rows = np.zeros(len(ids), dtype=np.int64)
-    rows[owner[::-1]] = np.arange(len(owner))[::-1]  # the first row of each task
-    first = codes[rows]
-    differs = np.flatnonzero(codes != first[owner])
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not (_is_date(kind) or _is_numeric(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise DataError(f"task column {name!r} holds {kind}; use numbers, dates or text.")
+    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(kind)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(~empty)
+    some = array.take(pa.array(rows))
+    codes, values = _encode(pa.array(_days(some)) if _is_date(kind) else some)
+    first = np.full(len(ids), -1)
+    first[owner[rows][::-1]] = codes[::-1]  # of each task's first row that has a value
+    differs = np.flatnonzero(codes != first[owner[rows]])
     if len(differs):
-        task, tasks = owner[differs[0]], len(np.unique(owner[differs]))
+        task, tasks = owner[rows[differs[0]]], len(np.unique(owner[rows[differs]]))
         two = f"{values[first[task]]!r} and {values[codes[differs[0]]]!r}"
         raise DataError(
             f"task column {name!r} is not constant within {tasks} of {len(ids)} tasks (task {ids[task]!r} has {two}): "
             "make it an input column (x)."
         )
-    return [values[code] for code in first.tolist()]
+    return [values[code] if code >= 0 else None for code in first.tolist()]
 
 
 def task_ids(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> list[Any]:

@@ -137,6 +137,10 @@ class Tasks:
         described, values = encode(columns, self.ids, known)
         return replace(self, columns=self.columns._replace(task_x=described), covariates=values)
 
+    def without_task_x(self) -> Tasks:
+        """The same tasks as curves alone."""
+        return replace(self, columns=self.columns._replace(task_x=()), covariates=None)
+
     def widened(self, covariates: Float[Tensor, "m c"] | None) -> Tasks:
         """The same points with each task's covariates as further inputs, for a prior that takes them in."""
         if covariates is None:
@@ -345,3 +349,22 @@ def _check_shapes(ids: Sequence[Hashable], xs: Sequence[Tensor], ys: Sequence[Te
                     f"task {name!r}: {what} has {one.shape[1]} columns, but task {ids[0]!r} has "
                     f"{first.shape[1]}; all tasks share the same columns."
                 )
+
+
+def check_task_x(known: Sequence[Covariate], tasks: Tasks) -> None:
+    """Whether tasks have the covariates that a model was learned with, encoded as it knows them."""
+    given = tasks.columns.task_x if tasks.covariates is not None else ()
+    if tuple(known) == tuple(given):
+        return
+    wanted, found = [one.name for one in known], [one.name for one in given]
+    lacking, more = [n for n in wanted if n not in found], [n for n in found if n not in wanted]
+    if lacking:
+        said = f"the model was learned with the task columns {', '.join(wanted)}, and these lack {', '.join(lacking)}"
+    elif more:
+        said = f"the model knows nothing of the task column {', '.join(more)}"
+    else:
+        said = f"the task columns {', '.join(wanted)} are in another order, or have other levels, than the model's"
+    raise DataError(
+        f"{said}: give them as it knows them, with task_x={{name: value}} for one task, or with "
+        "tasks.with_task_x({name: values}, gp.trained_on_.columns.task_x)."
+    )

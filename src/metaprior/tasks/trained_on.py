@@ -35,8 +35,9 @@ class TrainedOn:
     typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
 
     @staticmethod
-    def of(tasks: Tasks, earlier: TrainedOn | None = None) -> TrainedOn:
-        """Of these tasks, and of those that a model had learned from before."""
+    def of(tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False) -> TrainedOn:
+        """Of these tasks, and of those that a model had learned from before. task_x: it took in their covariates."""
+        tasks = tasks if task_x else tasks.without_task_x()
         salt = earlier.salt if earlier else secrets.token_hex(8)
         hashes = _hashes(salt, tasks.ids)
         ranges = [_ranges(values) for values in (tasks.x, tasks.y)]
