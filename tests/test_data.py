@@ -260,7 +260,7 @@ def test_patients_are_read_as_tasks(write, tmp_path):
     assert list(found) == ["Urine", "GCS"]
     gcs, urine = found["GCS"], found["Urine"]
     assert gcs.ids == urine.ids == (132539, 132541)
-    assert gcs.columns == (("RecordID",), ("hour",), ("GCS",))
+    assert gcs.columns == (("RecordID",), ("hour",), ("GCS",), ())
     assert gcs.x.dtype == gcs.y.dtype == torch.float64
     assert gcs.x[:, 0].tolist() == [7 / 60, 20 / 60, 48.0]
     assert gcs.y[:, 0].tolist() == [15.0, 15.0, 3.5]

@@ -50,7 +50,7 @@ def test_constructor_arguments_are_stored_untouched():
         assert getattr(gp, name) is value
     assert all(torch.equal(a, b) for a, b in zip(before, mean.parameters(), strict=True))
     assert set(inspect.signature(LearnedPrior).parameters) == {k for k in vars(gp) if not k.endswith("_")}
-    assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "trained_on_", "training_"}
+    assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "task_x_", "trained_on_", "training_"}
 
 
 def test_predictions_are_in_the_users_units(fitted):
