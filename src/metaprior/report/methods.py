@@ -30,7 +30,7 @@ COLOURS = {
     "mixture": "#aa4499",
     "warped": "#cc6677",
     "auto": "#661100",
-    "map": "#ddaa33",
+    "map": "#a0b000",
     "hyper-posterior": "#bb5566",
     "bayes limit": "#000000",
     "linear limit": "#6f747c",
