@@ -407,7 +407,7 @@ def test_tasks_of_one_point_leave_nothing_to_find_implausible():
     assert auto.plausibility(tasks).tolist() == [1.0] * 8
 
 
-def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near(monkeypatch):
+def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
     auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
     tasks = torch.arange(4)
     ones, known = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)

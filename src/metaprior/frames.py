@@ -146,20 +146,45 @@ def _tasks(
             f"the table has no column {absent[0]!r}, which the model was trained on. Its columns: "
             f"{', '.join(map(str, frame.columns))}."
         )
+    curves, tables = columns._replace(task_x=()), [frame]
     if isinstance(at, str):
         if at != "missing":
             raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
-        return _missing(frame, columns, missing)
-    given, notes = _known(frame, columns, missing)
-    if _is_table(at):
-        ahead = _points(nw.from_native(at, eager_only=True), columns, missing, "the points")
-        return *_together(given, ahead), (*notes, *ahead.notes)
-    ids = task_ids(frame, columns.task)
-    points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
-    points = replace(points, columns=columns)
-    if columns.task_x:  # of all tasks of the table, known rows or none
-        points = points.with_task_x(task_columns(frame, columns), columns.task_x)
-    return *_together(given, points), notes
+        context, points, notes = _missing(frame, curves, missing)
+    else:
+        given, notes = _known(frame, curves, missing)
+        if _is_table(at):
+            tables.append(nw.from_native(at, eager_only=True))
+            points = _points(tables[-1], curves, missing, "the points")
+            notes = (*notes, *points.notes)
+        else:
+            ids = task_ids(frame, columns.task)
+            points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
+            points = replace(points, columns=curves)
+        context, points = _together(given, points)
+    if about:
+        points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
+        context = replace(context, columns=columns, covariates=points.covariates)
+    return context, points, notes
+
+
+def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Tasks) -> dict[str, list[Any]]:
+    """What the tables say of each task as a whole, in any of its rows; None where they say nothing."""
+    about = [one.name for one in columns.task_x]
+    known: dict[tuple[Any, str], Any] = {}
+    for table in tables:
+        has = [name for name in about if name in table.columns]
+        if has and len(has) < len(about):
+            raise DataError(f"the points have {has[0]!r} but not all of {', '.join(about)}: give all of them, or none.")
+        for name, values in task_columns(table, columns).items() if has else ():
+            for task, value in zip(task_ids(table, columns.task), values, strict=True):
+                earlier = known.setdefault((_written(task), name), value)
+                if None not in (earlier, value) and as_written(earlier) != as_written(value):
+                    raise DataError(
+                        f"task {task!r} has {name} {earlier!r} in its known rows and {value!r} in the points."
+                    )
+                known[_written(task), name] = value if earlier is None else earlier
+    return {name: [known.get((_written(task), name)) for task in points.ids] for name in about}
 
 
 def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, tuple[str, ...]]:
@@ -219,14 +244,10 @@ def _points(
         notes, wanted = (f"dropped {said}",), wanted & ~lacking
         if not wanted.any():
             raise DataError(f"{said}: nothing is left to predict at.")
-    about = tuple(one.name for one in columns.task_x)
-    given = tuple(one for one in columns.task_x if one.name in frame.columns)
-    if given and len(given) < len(about):
-        raise DataError(f"{what} have {given[0].name!r} but not all of {', '.join(about)}: give all of them, or none.")
-    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x, *(about if given else ()))
+    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x)
     target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
     stand_in = some.with_columns(nw.lit(0.0).alias(target))
-    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target, task_x=given)
+    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target)
     return replace(found, y=found.y[:, :0], columns=columns, notes=notes)
 
 
@@ -236,7 +257,7 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     Ids are compared as they are written: one table may hold 2011 as a number and the other as text.
     """
     p = len(points.columns.y) if context is None else context.p
-    empty = replace(Tasks.empty(points.ids, points.d, p), columns=points.columns, covariates=points.covariates)
+    empty = Tasks.empty(points.ids, points.d, p)
     if context is None:
         return empty, points
     place = {_written(name): i for i, name in enumerate(context.ids)}
@@ -247,25 +268,7 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     pairs = context.select(known)
     sizes = torch.tensor([0 if i is None else int(context.sizes[i]) for i in at])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-    given = Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated)
-    return replace(given, covariates=_covariates(context, points, at)), points
-
-
-def _covariates(context: Tasks, points: Tasks, at: Sequence[int | None]) -> Tensor | None:
-    """What is known of each task as a whole: from its known rows, or else from those to predict."""
-    if context.covariates is None:
-        return points.covariates
-    names = ", ".join(one.name for one in context.columns.task_x)
-    found = []
-    for k, i in enumerate(at):
-        here = None if points.covariates is None else points.covariates[k]
-        there = None if i is None else context.covariates[i]
-        if here is None and there is None:
-            raise DataError(f"task {points.ids[k]!r} has no row with its {names}: add the column to the points' table.")
-        if here is not None and there is not None and not torch.equal(here, there):
-            raise DataError(f"task {points.ids[k]!r} has one {names} in its known rows and another in the points.")
-        found.append(there if there is not None else here)
-    return torch.stack(found)  # type: ignore[arg-type]
+    return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated), points
 
 
 def _written(name: Any) -> Any:

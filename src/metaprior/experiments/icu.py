@@ -32,8 +32,10 @@ from metaprior.selection import Auto, ContextsBySetting
 from metaprior.tasks import ContextTarget, Tasks
 
 VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
-PAPER = (*CONFIGURATIONS, "neural network", "mean fit on target")
-METHODS = (*PAPER, "maml", "fpca", "warped", "auto", "last value", "context mean")
+METHODS = (
+    *CONFIGURATIONS, "neural network", "mean fit on target",
+    "maml", "fpca", "warped", "auto", "last value", "context mean",
+)  # fmt: skip
 HIDDEN = (128, 64)
 WEIGHTING: Weighting = "point"
 """Patients count the same however often they were measured, as they do in the table: those in a bad state are measured
