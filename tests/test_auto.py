@@ -10,11 +10,12 @@ from metaprior import DataError, MetaGP, NotFittedError, OptionError, Tasks, Unk
 from metaprior.baselines import FPCA, GPPerTask
 from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.learning import checkpoints
-from metaprior.methods import Combination, LearnedPrior, Mixture
-from metaprior.scoring import evaluate, score
+from metaprior.methods import Combination, LearnedPrior
+from metaprior.scoring import evaluate
 from metaprior.selection import Auto, random_sizes
-from metaprior.selection.held_out import Seen, Values, recorded_density, resolution
+from metaprior.selection.held_out import Seen, Values, recorded_density
 from metaprior.selection.stacking import combined_weights, cross_fitted, least_squares_weights, stacking_weights
+from metaprior.tasks.rounding import resolution
 from tests.problems import ragged
 
 FAST = ("gp per task", "shared gp", "fpca")
@@ -253,92 +254,6 @@ def test_a_calibrated_posterior_is_a_distribution():
     drawn = right.samples(4000, seed=0)
     lower, upper = right.interval(0.9)
     assert float(((drawn >= lower) & (drawn <= upper)).double().mean()) == pytest.approx(0.9, abs=0.02)
-
-
-def two_kinds(count, seed, n=9):
-    """Waves around 3 and lines around −3."""
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for k in range(count):
-        x, a = np.sort(rng.uniform(0, 1, n)), rng.normal(1, 0.3)
-        pairs.append((x, (3 + a * np.sin(6 * x) if k % 2 else -3 + 2 * a * x) + 0.1 * rng.normal(size=n)))
-    return Tasks.from_pairs(pairs)
-
-
-@pytest.fixture(scope="module")
-def kinds():
-    return Mixture().fit(two_kinds(120, 0))
-
-
-def test_a_mixture_finds_the_kinds_and_predicts_by_them(kinds):
-    assert len(kinds.models_) == 2
-    assert kinds.shares_ == pytest.approx([0.5, 0.5], abs=0.02)
-    new = two_kinds(60, 1)
-    responsible = kinds.responsibilities(new)
-    assert float(responsible.amax(1).min()) > 0.99
-    assert len(responsible.argmax(1)[::2].unique()) == 1
-    context, target = new.context_target(2, seed=0)
-    ours, single = (evaluate(method, context, target) for method in (kinds, FPCA().fit(two_kinds(120, 0))))
-    assert ours.summary("mse").mean < 0.5 * single.summary("mse").mean
-    assert ours.summary("log_likelihood").mean > single.summary("log_likelihood").mean + 0.2
-
-
-@pytest.mark.parametrize("grid", [True, False])
-def test_a_mixture_of_one_kind_is_the_single_prior(grid):
-    rng = np.random.default_rng(0)
-    x = np.linspace(0, 1, 7)
-    tasks = Tasks.from_pairs([(x, rng.normal() + x * rng.normal() + 0.1 * rng.normal(size=7)) for _ in range(40)])
-    tasks = tasks if grid else two_kinds(40, 0)
-    one = Mixture(1, rank=2, size=5, seed=0).fit(tasks)
-    context, target = tasks.context_target(3, seed=0)
-    posterior = one.predict(context, target)
-    assert len(posterior.components) == 1
-    alone = metaprior.condition(one.priors_[0], one.scaler_.scale(context)).at(one.scaler_.scale(target))
-    assert torch.allclose(posterior.mean, one.scaler_.unscale_mean(alone.mean))
-    assert torch.allclose(posterior.evidence.total, alone.evidence.total + one.scaler_.log_jacobian(context))
-    joint = alone.joint_log_density(one.scaler_.scale_y(target.y)) + one.scaler_.log_jacobian(target)
-    assert torch.allclose(posterior.joint_log_density(target.y), joint, rtol=1e-6)
-
-
-def test_evidence_of_the_kinds_against_the_slow_one(kinds):
-    tasks = two_kinds(12, 4)
-    expected = torch.stack(
-        [metaprior.evidence(prior, kinds.scaler_.scale(tasks)).total.detach() for prior in kinds.priors_], 1
-    )
-    expected = (expected + torch.tensor(kinds.shares_, dtype=torch.float64).log()).logsumexp(1)
-    assert torch.allclose(kinds.evidence(tasks), expected + kinds.scaler_.log_jacobian(tasks), rtol=1e-8)
-
-
-def test_em_never_loses_evidence_and_tells_what_collapsed():
-    from metaprior.learning.mixtures import TaskDesigns, fit_kinds
-    from metaprior.priors import make_basis
-
-    tasks = two_kinds(60, 0)
-    designs = TaskDesigns.of(make_basis("spline", tasks.x, 6), tasks)
-    start = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)).double()
-    fit = fit_kinds(designs, start / start.sum(1, keepdim=True), 2, floor=1e-6, rounds=20)
-    assert (np.diff(fit.evidence) > -1e-6 * abs(fit.evidence[-1])).all()
-    lonely = torch.zeros(60, 3).double()
-    lonely[:58, 0], lonely[58:, 1] = 1, 1
-    fit = fit_kinds(designs, lonely, 2, floor=1e-6)
-    assert "2 of 3 kinds collapsed" in fit.notes[0]
-    assert len(fit.models) == 1
-
-
-def test_a_mixture_makes_the_trip_and_refuses_what_it_cannot_do(kinds, tmp_path):
-    kinds.save(tmp_path / "m")
-    again = metaprior.load(tmp_path / "m")
-    context, target = two_kinds(6, 2).context_target(2, seed=0)
-    assert torch.equal(again.predict(context, target).mean, kinds.predict(context, target).mean)
-    with pytest.raises(OptionError, match="200 kinds: 120 tasks can be of 1 to 120"):
-        Mixture(200).fit(two_kinds(120, 0))
-    with pytest.raises(NotFittedError):
-        Mixture().predict(context, target)
-    with pytest.raises(OptionError, match="not one Gaussian-process prior"):
-        again.to_botorch([0.1], [1.0])
-    drawn = kinds.predict(context, target).samples(5, seed=0)
-    assert drawn.shape == (5, len(target.x), 1)
-    assert score(kinds.predict(context, target), target).summary("crps").mean > 0
 
 
 def test_a_learned_prior_of_every_new_part_makes_the_trip(tmp_path):

@@ -250,3 +250,14 @@ def test_which_tasks_were_seen_is_told_by_salted_hashes():
     assert one.salt != two.salt
     assert not np.array_equal(one.hashes.numpy(), two.hashes.numpy())
     assert one.seen([0, "0", 99]) == [0, "0"]  # a table may give numbers as text
+
+
+def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError("permission denied")
+
+    path = tmp_path / "m"
+    path.touch()
+    monkeypatch.setattr("metaprior.files.safe_open", refused)
+    with pytest.raises(DataError, match="may not be read by this user"):
+        metaprior.load(path)

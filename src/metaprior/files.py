@@ -102,7 +102,10 @@ def read_state(path: Path) -> State:
             if "metaprior" not in metadata:
                 raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
             header = _header(path, metadata["metaprior"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except PermissionError:
+        raise DataError(f"{path} may not be read by this user: change its permissions, or copy it.") from None
     except (SafetensorError, OSError) as error:
         raise DataError(
             f"{path} is not a metaprior model, or it was cut short ({error}). Fit the model again, or copy it again."

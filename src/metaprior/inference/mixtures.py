@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI, Evidence
+from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.inference.marginals import Marginals, checked_probabilities, quantiles_by_halving
 from metaprior.inference.method import Predictive
 from metaprior.seeds import generator_of
@@ -43,24 +44,27 @@ class MixturePosterior(Marginals):
         """The same for the function: without observation noise."""
         return MixturePosterior([one.function for one in self.components], self.log_weights, self.evidence)
 
-    @cached_property
+    @property
     def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
-        return _total([weight * one.mean for one, weight in self._parts()])
+        return self._moments[0]
+
+    @property
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point: within the components and between them."""
+        return self._moments[1]
 
     @cached_property
-    def sd(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
-        """Standard deviation at each point: within the components and between them."""
-        parts = [weight * (one.sd.square() + (one.mean - self.mean).square()) for one, weight in self._parts()]
-        return _total(parts).sqrt()
+    def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        return mixture_moments(self.parts)
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
-        return _total([weight * one.cdf(y) for one, weight in self._parts()]).clamp(max=1.0)
+        return _total([weight * one.cdf(y) for one, weight in self.parts]).clamp(max=1.0)
 
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
         """The values below which each point lies with these probabilities: between those of the components."""
         wanted = checked_probabilities(probabilities)
-        found = [(one.quantiles(probabilities), weight) for one, weight in self._parts()]
+        found = [(one.quantiles(probabilities), weight) for one, weight in self.parts]
         if len(found) == 1:
             return found[0][0]
         lower = torch.stack([torch.where(weight > 0, q, torch.inf) for q, weight in found]).amin(0)
@@ -70,8 +74,9 @@ class MixturePosterior(Marginals):
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
         rows, targets = self.points.task_of_row, self.as_targets(y)
-        parts = [self.log_weights[rows, c, None] + self.components[c].log_density(targets) for c in self._asked]
-        return torch.stack(parts).logsumexp(0)
+        parts = zip(self._asked, self.parts, strict=True)
+        found = [self.log_weights[rows, c, None] + one.log_density(targets) for c, (one, _) in parts]
+        return torch.stack(found).logsumexp(0)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
@@ -81,15 +86,19 @@ class MixturePosterior(Marginals):
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
-        if not all(getattr(one, "is_gaussian", False) for one, _ in self._parts()):
+        if not all(getattr(one, "is_gaussian", False) for one, _ in self.parts):
             return super().crps(y)
-        values, parts = self.as_targets(y), [(one.mean, one.sd, weight) for one, weight in self._parts()]
+        values, parts = self.as_targets(y), [(one.mean, one.sd, weight) for one, weight in self.parts]
         total = torch.zeros_like(values)
-        for i, (mean, sd, weight) in enumerate(parts):
-            total += weight * _absolute(values - mean, sd)
-            for j, (other, spread, share) in enumerate(parts[: i + 1]):
+        for i, (means, sds, weights) in enumerate(parts):
+            rows = torch.nonzero(weights[:, 0])[:, 0]  # most tasks are of few kinds
+            mean, sd, weight = means[rows], sds[rows], weights[rows]
+            found = weight * _absolute(values[rows] - mean, sd)
+            for j, (others, spreads, shares) in enumerate(parts[: i + 1]):
                 once = 0.5 if i == j else 1.0
-                total -= once * weight * share * _absolute(mean - other, (sd.square() + spread.square()).sqrt())
+                spread = (sd.square() + spreads[rows].square()).sqrt()
+                found -= once * weight * shares[rows] * _absolute(mean - others[rows], spread)
+            total[rows] += found
         return total
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
@@ -105,9 +114,34 @@ class MixturePosterior(Marginals):
     def _asked(self) -> list[int]:
         return torch.nonzero(self.weights.amax(0) > NEGLIGIBLE)[:, 0].tolist()
 
-    def _parts(self) -> list[tuple[Predictive, Float[Tensor, "N 1"]]]:
-        weights = self.weights[self.points.task_of_row]
-        return [(self.components[c], weights[:, c, None]) for c in self._asked]
+    @cached_property
+    def parts(self) -> list[tuple[Predictive, Float[Tensor, "N 1"]]]:
+        """The components that have a say and their weights at each point: their marginals, in one piece each."""
+        logs = self.log_weights[self.points.task_of_row]
+        return [(self._marginals(self.components[c], logs[:, c, None]), logs[:, c, None].exp()) for c in self._asked]
+
+    def _marginals(self, one: Predictive, log_weight: Float[Tensor, "N 1"]) -> Predictive:
+        if not getattr(one, "is_gaussian", False):
+            return one
+        sd = torch.where(log_weight > -torch.inf, one.sd, 1.0)
+        return _Normals(self.points, one.mean, sd)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False)
+class _Normals(GaussianMarginals):
+    """Gaussians at points, which is all that a mixture of marginals asks of a component."""
+
+    points: Tasks
+    mean: Float[Tensor, "N p"]
+    deviation: Float[Tensor, "N p"]
+
+    @property
+    def sd(self) -> Float[Tensor, "N p"]:
+        return self.deviation
+
+    @property
+    def variance(self) -> Float[Tensor, "N p"]:
+        return self.deviation.square()
 
 
 def by_evidence(components: Sequence[Predictive], log_shares: Float[Tensor, " c"]) -> MixturePosterior:
@@ -116,6 +150,15 @@ def by_evidence(components: Sequence[Predictive], log_shares: Float[Tensor, " c"
     total = terms.logsumexp(-1)
     zero = torch.zeros_like(total)
     return MixturePosterior(components, terms - total[:, None], Evidence(total, zero, zero))
+
+
+def mixture_moments(
+    parts: Sequence[tuple[Predictive, Float[Tensor, "N 1"]]],
+) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+    """Mean and standard deviation of a mixture: within its parts and between them."""
+    mean = _total([weight * one.mean for one, weight in parts])
+    variance = _total([weight * (one.sd.square() + (one.mean - mean).square()) for one, weight in parts])
+    return mean, variance.sqrt()
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

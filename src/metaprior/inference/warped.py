@@ -15,6 +15,7 @@ from torch import Tensor
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.marginals import Marginals
 from metaprior.inference.method import Predictive
+from metaprior.inference.mixtures import MixturePosterior, mixture_moments
 from metaprior.priors.warps import Warp
 from metaprior.tasks import Tasks
 
@@ -95,7 +96,13 @@ class WarpedPosterior(Marginals):
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        """Mean and deviation, by quadrature over the middle: beyond that, tails may have no mean at all."""
+        """Mean and deviation, by quadrature over the middle: beyond that, tails may have no mean at all.
+
+        Those of a mixture follow from its parts', whose quantiles are known without a search.
+        """
+        if isinstance(self.warped, MixturePosterior):
+            parts = self.warped.parts
+            return mixture_moments([(WarpedPosterior(one, self.warp, self.slopes), weight) for one, weight in parts])
         nodes, weights = _normal_nodes()
         total = square = torch.zeros(())
         for probability, weight in zip(torch.special.ndtr(nodes).tolist(), weights.tolist(), strict=True):

@@ -27,7 +27,10 @@ UNKNOWNS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Designs, one entry for each set of inputs: of single tasks, or of groups of tasks that share them."""
+    """Designs, one entry for each set of inputs: of single tasks, or of groups of tasks that share them.
+
+    A single task may count more or less than once: its sums are then as many times those of the task.
+    """
 
     count: Float[Tensor, " k"]
     points: Float[Tensor, " k"]
@@ -66,6 +69,13 @@ class Block:
         ones = torch.ones(len(B), dtype=torch.float64)
         return Block(ones, batch.mask.sum(1).double(), B.mT @ B, B.mT @ batch.y, None)
 
+    @staticmethod
+    def together(singles: Sequence[Block]) -> Block:
+        """Blocks of single tasks as one: whatever their sizes were, their designs are of one shape."""
+        parts = [(one.count, one.points, one.gram, one.projected) for one in singles]
+        count, points, gram, projected = (torch.cat(part) for part in zip(*parts, strict=True))
+        return Block(count, points, gram, projected, None)
+
 
 @dataclass(frozen=True, eq=False)
 class Designs:
@@ -83,8 +93,10 @@ class Designs:
             blocks = [Block.gridded(basis, tasks)]
         else:
             laid_out = batches(tasks)
-            groups = [Block.shared(basis, batch) for batch in laid_out if isinstance(batch, SharedInputs)]
-            blocks = groups + [Block.padded(basis, batch) for batch in laid_out if isinstance(batch, Padded)]
+            blocks = [Block.shared(basis, batch) for batch in laid_out if isinstance(batch, SharedInputs)]
+            singles = [Block.padded(basis, batch) for batch in laid_out if isinstance(batch, Padded)]
+            if singles:
+                blocks.append(Block.together(singles))
         return Designs(tuple(blocks), len(tasks), tasks.y.numel(), float(tasks.y.square().sum()))
 
     @property
@@ -179,13 +191,14 @@ def _expect(block: Block, model: MixedEffects) -> _Expected:
     (r, p), count, G = (W.shape[1], beta.shape[1]), block.count[:, None, None], block.gram
     eye, Gb = torch.eye(r, dtype=W.dtype), block.gram @ beta
     residual = block.projected - count * Gb  # Σ (h − Gβ)
-    L, info = torch.linalg.cholesky_ex(noise * eye + W.mT @ G @ W)
+    L, info = torch.linalg.cholesky_ex(noise * eye + (G @ W).mT @ W)  # two large products, none for each task
     if bool(info.any()):
         raise NumericalError("the scores' covariance is not positive definite: use fewer components or a higher floor.")
     z = torch.cholesky_solve(W.mT @ residual, L)
     if block.products is None:
-        explained, outer = float((z * (W.mT @ residual)).sum()), z @ z.mT
-        hz = torch.einsum("kqp,krp->qr", block.projected, z)
+        once = z / count
+        explained, outer = float((once * (W.mT @ residual)).sum()), once @ z.mT
+        hz = torch.einsum("kqp,krp->qr", block.projected, once)
     else:
         crossed = block.projected @ Gb.mT
         RR = block.products - crossed - crossed.mT + count * (Gb @ Gb.mT)  # Σ (h − Gβ)(h − Gβ)ᵀ
@@ -292,8 +305,9 @@ def _rough(designs: Designs, rank: int, floor: float) -> MixedEffects:
     for block in designs.blocks:
         L, Gb = torch.linalg.cholesky(block.gram + ridge * eye), block.gram @ beta
         if block.products is None:
-            estimate = torch.cholesky_solve(block.projected - Gb, L)
-            covariance += torch.einsum("kqp,ksp->qs", estimate, estimate)
+            count = block.count[:, None, None]
+            estimate = torch.cholesky_solve(block.projected - count * Gb, L)
+            covariance += torch.einsum("kqp,ksp->qs", estimate, estimate / count)
         else:
             crossed = block.projected @ Gb.mT
             RR = block.products - crossed - crossed.mT + block.count[:, None, None] * (Gb @ Gb.mT)

@@ -33,49 +33,46 @@ INNER = 3
 
 @dataclass(frozen=True, eq=False)
 class TaskDesigns:
-    """What each task says about any model in a basis: its Gram matrix, `h = Bᵀy` and `yᵀy`; and who they are."""
+    """What each task says about any model in a basis: its Gram matrix, `h = Bᵀy` and `yᵀy`."""
 
-    tasks: Tensor
-    points: Float[Tensor, " k"]
+    points: Float[Tensor, " m"]
     gram: Float[Tensor, "g q q"]  # one for all (g = 1), or one for each
-    projected: Float[Tensor, "k q p"]
-    squares: Float[Tensor, " k"]
+    projected: Float[Tensor, "m q p"]
+    squares: Float[Tensor, " m"]
 
     @staticmethod
-    def of(basis: Basis, tasks: Tasks) -> list[TaskDesigns]:
-        """Of all tasks: one block where they share a grid, else some of similar size."""
+    def of(basis: Basis, tasks: Tasks) -> TaskDesigns:
+        """Of all tasks."""
         if on_one_grid(tasks):
             m, n = len(tasks), int(tasks.sizes[0])
             B, y = basis(tasks.x[:n]), tasks.y.view(m, n, tasks.p)
             points = torch.full((m,), float(n), dtype=torch.float64)
             projected = (y.mT.reshape(-1, n) @ B).reshape(m, tasks.p, -1).mT  # one product, not one for each task
-            return [TaskDesigns(torch.arange(m), points, (B.mT @ B)[None], projected, y.square().sum((1, 2)))]
-        return [TaskDesigns._padded(basis, batch) for batch in padded(tasks)]
+            return TaskDesigns(points, (B.mT @ B)[None], projected, y.square().sum((1, 2)))
+        laid_out = padded(tasks)
+        order = torch.cat([batch.tasks for batch in laid_out]).argsort()
+        parts = zip(*(_design(basis, batch) for batch in laid_out), strict=True)
+        return TaskDesigns(*(torch.cat(part)[order] for part in parts))
 
-    @staticmethod
-    def _padded(basis: Basis, batch: Padded) -> TaskDesigns:
-        B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
-        squares, points = batch.y.square().sum((1, 2)), batch.mask.sum(1).double()
-        return TaskDesigns(batch.tasks, points, B.mT @ B, B.mT @ batch.y, squares)
-
-    def weighted(self, weights: Float[Tensor, " m"]) -> Block:
-        """The same as a block of the M-step, each task counting with its weight."""
-        w = weights[self.tasks]
+    def weighted(self, weights: Float[Tensor, " m"]) -> Designs:
+        """The same for the M-step, each task counting with its weight."""
+        some = torch.nonzero(weights > NEGLIGIBLE)[:, 0]  # most tasks are of one kind
+        w, h, points = weights[some], self.projected[some], self.points[some]
         if len(self.gram) == 1:
-            some = torch.nonzero(w > NEGLIGIBLE)[:, 0]  # most tasks are of one kind
-            h, share = self.projected[some], w[some]
-            flat = (h * share[:, None, None].sqrt()).permute(1, 0, 2).reshape(h.shape[1], -1)
-            total = torch.einsum("k,kqp->qp", share, h)
-            return Block(w.sum()[None], self.points[:1], self.gram, total[None], (flat @ flat.mT)[None])
-        scaled = w[:, None, None] * self.projected
-        return Block(w, self.points, self.gram, scaled, scaled @ self.projected.mT)
+            total = torch.einsum("k,kqp->qp", w, h)
+            flat = (h * w[:, None, None].sqrt()).permute(1, 0, 2).reshape(h.shape[1], -1)
+            block = Block(w.sum()[None], points[:1], self.gram, total[None], (flat @ flat.mT)[None])
+        else:
+            block = Block(w, points, self.gram[some], w[:, None, None] * h, None)
+        values, squares = float((w * points).sum()) * h.shape[2], float((w * self.squares[some]).sum())
+        return Designs((block,), float(w.sum()), values, squares)
 
-    def evidence(self, model: MixedEffects) -> Float[Tensor, " k"]:
+    def evidence(self, model: MixedEffects) -> Float[Tensor, " m"]:
         """The evidence of each task under a model."""
         beta, W, noise = model
         r, p = W.shape[1], beta.shape[1]
         Gb = self.gram @ beta
-        L = torch.linalg.cholesky(noise * torch.eye(r, dtype=W.dtype) + W.mT @ self.gram @ W)
+        L = torch.linalg.cholesky(noise * torch.eye(r, dtype=W.dtype) + (self.gram @ W).mT @ W)
         if len(self.gram) == 1:
             through = torch.linalg.solve_triangular(L[0], W.mT, upper=False)
             inner = ((self.projected - Gb).mT.reshape(-1, len(beta)) @ through.mT).reshape(-1, p, r).mT
@@ -99,7 +96,7 @@ class KindsFit(NamedTuple):
 
 @torch.no_grad()
 def fit_kinds(
-    designs: Sequence[TaskDesigns], start: Float[Tensor, "m c"], rank: int, *, floor: float, rounds: int = ROUNDS
+    designs: TaskDesigns, start: Float[Tensor, "m c"], rank: int, *, floor: float, rounds: int = ROUNDS
 ) -> KindsFit:
     """EM from given responsibilities. Each round fits every kind to the tasks by how much they are of it."""
     responsible, trace, notes = start, [], []
@@ -114,7 +111,7 @@ def fit_kinds(
             responsible = responsible[:, kept] + 1e-12  # a task of a kind that is gone may be of any other
             responsible = responsible / responsible.sum(1, keepdim=True)
         models = [_maximised(designs, responsible[:, c], rank, floor, models[c]) for c in range(len(models))]
-        log_joint = (responsible.sum(0) / count).log() + kind_evidences(designs, models, count)  # type: ignore[arg-type]
+        log_joint = (responsible.sum(0) / count).log() + kind_evidences(designs, models)  # type: ignore[arg-type]
         trace.append(float(log_joint.logsumexp(1).sum()))
         responsible = torch.softmax(log_joint, 1)
         if len(trace) > 1 and trace[-1] - trace[-2] < 1e-4 * abs(trace[-1]):
@@ -124,28 +121,26 @@ def fit_kinds(
 
 
 @torch.no_grad()
-def kind_evidences(designs: Sequence[TaskDesigns], models: Sequence[MixedEffects], count: int) -> Float[Tensor, "m c"]:
+def kind_evidences(designs: TaskDesigns, models: Sequence[MixedEffects]) -> Float[Tensor, "m c"]:
     """The evidence of each task under each kind."""
-    found = torch.empty(count, len(models), dtype=torch.float64)
-    for c, model in enumerate(models):
-        for block in designs:
-            found[block.tasks, c] = block.evidence(model)
-    return found
+    return torch.stack([designs.evidence(model) for model in models], 1)
 
 
 def _maximised(
-    designs: Sequence[TaskDesigns], weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None
+    designs: TaskDesigns, weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None
 ) -> MixedEffects:
-    blocks = tuple(block.weighted(weights) for block in designs)
-    p = designs[0].projected.shape[2]
-    values = sum(float((weights[block.tasks] * block.points).sum()) for block in designs) * p
-    squares = sum(float((weights[block.tasks] * block.squares).sum()) for block in designs)
-    weighted = Designs(blocks, float(weights.sum()), values, squares)  # type: ignore[arg-type]
-    most = max(min(rank, int(weights.sum() / 2)), 1)
+    weighted = designs.weighted(weights)
+    most = max(min(rank, int(weighted.tasks / 2)), 1)
     if weighted.one_grid:
         return start_of(weighted, most, floor)
     start = model if model is not None and model.loadings.shape[1] == most else None
     return fit_em(weighted, most, start=start, floor=floor, max_steps=INNER if start is not None else 10 * INNER).model
+
+
+def _design(basis: Basis, batch: Padded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Points, Gram matrix, `h` and squares of each task of a batch."""
+    B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
+    return batch.mask.sum(1).double(), B.mT @ B, B.mT @ batch.y, batch.y.square().sum((1, 2))
 
 
 def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 30) -> Float[Tensor, "m c"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -20,6 +21,7 @@ from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_mean
 from metaprior.priors import Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.tasks import Scaler, Tasks, TrainedOn, on_one_grid
+from metaprior.tasks.rounding import rounding_variance
 
 COUNTS = (1, 2, 3, 5, 8, 12, 20, 30)
 """Numbers of kinds to choose from, as long as held-out evidence rises and there are tasks enough for each."""
@@ -28,6 +30,9 @@ TASKS_PER_KIND = 10
 
 SIZE = 20
 """Basis functions per input where tasks share no grid; on a grid there are as many as points."""
+
+SOME = 2_000
+"""Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
 
 UNLIKELY = 1e-5
 """A kind of less probability than this, given a task's context, has no say in its prediction."""
@@ -79,34 +84,54 @@ class Mixture(Saved):
         else:
             judge, training = scaled.split(self.held_out, self.seed)
         self.basis_ = self._basis(scaled)
-        designs, judged = TaskDesigns.of(self.basis_, training), TaskDesigns.of(self.basis_, judge)
-        places = self._places(training, designs)
-        values = judge.y.numel()
-        self.tried_: list[TriedKinds] = []
-        best: KindsFit | None = None
-        label = self.progress if isinstance(self.progress, str) else "mixture"
-        counts, ranks = self._counts(len(training)), self._ranks()
-        with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
-            for count in counts:
-                start = k_means(places, count, self.seed)
-                found = []
-                for rank in ranks:
-                    fit = fit_kinds(designs, start, rank, floor=self.noise_floor)
-                    shares = torch.tensor(fit.shares, dtype=torch.float64).log()
-                    log_joint = shares + kind_evidences(judged, fit.models, len(judge))
-                    found.append((TriedKinds(count, rank, float(log_joint.logsumexp(1).sum()) / values), fit))
-                    advance(f"{count} kinds of rank {rank}")
-                one, fit = max(found, key=lambda pair: pair[0].held_out_evidence)
-                if best is not None and one.held_out_evidence <= max(t.held_out_evidence for t in self.tried_):
-                    self.tried_ += [pair[0] for pair in found]
-                    break
-                self.tried_ += [pair[0] for pair in found]
-                best, ranks = fit, [rank for rank in ranks if rank <= one.rank]
-        assert best is not None
-        self.notes_ = best.notes
-        self._set(best.models, best.shares)
+        self._floor = max(self.noise_floor, rounding_variance(scaled))
+        if len(training) > SOME and not on_one_grid(training):
+            training = training.split(SOME / len(training), self.seed)[0]
+        chosen, fit = self._choose(training, judge)
+        if training is not scaled:
+            designs = TaskDesigns.of(self.basis_, scaled)
+            places = self._places(scaled, designs)
+            with suppress(DataError):  # kinds that the training tasks determine may fall otherwise with all of them
+                fit = self._fit(designs, places, chosen.kinds, chosen.rank)
+        self.notes_ = fit.notes
+        self._set(fit.models, fit.shares)
         self.trained_on_ = TrainedOn.of(tasks)
         return self
+
+    def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
+        """More and more kinds, as long as the evidence of held-out tasks rises."""
+        designs, judged = TaskDesigns.of(self.basis_, training), TaskDesigns.of(self.basis_, judge)
+        places = self._places(training, designs)
+        label = self.progress if isinstance(self.progress, str) else "mixture"
+        counts, ranks = self._counts(len(training)), self._ranks()
+        self.tried_: list[TriedKinds] = []
+        best: tuple[TriedKinds, KindsFit] | None = None
+        with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
+            for count in counts:
+                found = []
+                for rank in ranks:
+                    try:
+                        fit = self._fit(designs, places, count, rank)
+                    except DataError:
+                        if best is None:
+                            raise
+                        break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
+                    shares = torch.tensor(fit.shares, dtype=torch.float64).log()
+                    log_joint = shares + kind_evidences(judged, fit.models)
+                    found.append((TriedKinds(count, rank, float(log_joint.logsumexp(1).sum()) / judge.y.numel()), fit))
+                    advance(f"{count} kinds of rank {rank}")
+                self.tried_ += [tried for tried, _ in found]
+                if len(found) < len(ranks):
+                    break
+                here = max(found, key=lambda pair: pair[0].held_out_evidence)
+                if best is not None and here[0].held_out_evidence <= best[0].held_out_evidence:
+                    break
+                best, ranks = here, [rank for rank in self._ranks() if rank <= here[0].rank][-2:]
+        assert best is not None
+        return best
+
+    def _fit(self, designs: TaskDesigns, places: Float[Tensor, "m r"], kinds: int, rank: int) -> KindsFit:
+        return fit_kinds(designs, k_means(places, kinds, self.seed), rank, floor=self._floor)
 
     def predict(self, context: Tasks, at: Tasks) -> KindsPosterior:
         """The mixture of what each likely kind predicts, by how probable it is given the context."""
@@ -205,18 +230,15 @@ class Mixture(Saved):
             min(rank, self.basis_.size) for rank in ([self.rank] if isinstance(self.rank, int) else sorted(self.rank))
         ]
 
-    def _places(self, tasks: Tasks, designs: Sequence[TaskDesigns]) -> Float[Tensor, "m r"]:
+    def _places(self, tasks: Tasks, designs: TaskDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
         rank = min(16, self.basis_.size, len(tasks) - 1)
-        model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self.noise_floor, tolerance=1e-3).model
+        model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
         beta, W, noise = model
-        found = torch.empty(len(tasks), rank * tasks.p, dtype=torch.float64)
-        for block in designs:
-            M = noise * torch.eye(rank, dtype=torch.float64) + W.mT @ block.gram @ W
-            scores = torch.linalg.solve(M, W.mT @ (block.projected - block.gram @ beta))
-            found[block.tasks] = scores.reshape(len(block.tasks), -1)
+        M = noise * torch.eye(rank, dtype=torch.float64) + (designs.gram @ W).mT @ W
+        scores = torch.linalg.solve(M, W.mT @ (designs.projected - designs.gram @ beta))
         scale = W.norm(dim=0).repeat_interleave(tasks.p)
-        places: Tensor = found * scale / max(float(scale.max()), math.ulp(1.0))
+        places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
 
     def _check_fitted(self) -> None:

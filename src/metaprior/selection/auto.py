@@ -25,11 +25,12 @@ from metaprior.methods import Combination
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.seeds import generator_of
-from metaprior.selection.held_out import Seen, Values, as_dict, as_dicts, joined, recorded_density, resolution
+from metaprior.selection.held_out import Seen, Values, as_dict, as_dicts, joined, recorded_density
 from metaprior.selection.ladder import ALONE, LADDER, TAKES_TASK_X, rungs_for
 from metaprior.selection.splits import ContextsBySetting, default_sizes, first_sizes, random_sizes
 from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
+from metaprior.tasks.rounding import resolution
 
 FOLDS = 5
 ENOUGH = 400

@@ -11,10 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from metaprior.inference import Predictive
-from metaprior.tasks import Tasks
-
-REPEATED = 5
-"""Values that occur so often each, on average, were rounded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +61,6 @@ def as_dict(values: Seen | Values | None) -> dict[str, Tensor]:
 
 def as_dicts(seen: dict[str, Seen]) -> dict[str, dict[str, Tensor]]:
     return {name: as_dict(found) for name, found in seen.items()}
-
-
-def resolution(tasks: Tasks) -> Float[Tensor, " p"]:
-    """The step in which each target was recorded: the least gap between its values, where these repeat; else 0."""
-    found = []
-    for column in tasks.y.unbind(1):
-        distinct = column.unique()
-        repeats = len(distinct) > 1 and REPEATED * len(distinct) <= len(column)
-        found.append(float(distinct.diff().min()) if repeats else 0.0)
-    return torch.tensor(found, dtype=torch.float64)
 
 
 def recorded_density(

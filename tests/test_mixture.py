@@ -1,0 +1,194 @@
+"""Tasks that come in kinds: what a mixture of priors finds, says and refuses."""
+
+import numpy as np
+import pytest
+import torch
+
+import metaprior
+from metaprior import NotFittedError, OptionError, Tasks
+from metaprior.baselines import FPCA
+from metaprior.inference import WarpedPosterior
+from metaprior.learning.em import evidence_of, fit_em
+from metaprior.learning.mixtures import TaskDesigns, fit_kinds
+from metaprior.methods import Mixture, Warped
+from metaprior.priors import make_basis
+from metaprior.scoring import evaluate, score
+from metaprior.selection import Auto, compare, random_sizes
+from metaprior.tasks.rounding import rounding_variance
+
+
+def two_kinds(count, seed, n=9):
+    """Waves around 3 and lines around −3."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for k in range(count):
+        x, a = np.sort(rng.uniform(0, 1, n)), rng.normal(1, 0.3)
+        pairs.append((x, (3 + a * np.sin(6 * x) if k % 2 else -3 + 2 * a * x) + 0.1 * rng.normal(size=n)))
+    return Tasks.from_pairs(pairs)
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    return Mixture().fit(two_kinds(120, 0))
+
+
+def test_a_mixture_finds_the_kinds_and_predicts_by_them(kinds):
+    assert len(kinds.models_) == 2
+    assert kinds.shares_ == pytest.approx([0.5, 0.5], abs=0.02)
+    new = two_kinds(60, 1)
+    responsible = kinds.responsibilities(new)
+    assert float(responsible.amax(1).min()) > 0.99
+    assert len(responsible.argmax(1)[::2].unique()) == 1
+    context, target = new.context_target(2, seed=0)
+    ours, single = (evaluate(method, context, target) for method in (kinds, FPCA().fit(two_kinds(120, 0))))
+    assert ours.summary("mse").mean < 0.5 * single.summary("mse").mean
+    assert ours.summary("log_likelihood").mean > single.summary("log_likelihood").mean + 0.2
+
+
+@pytest.mark.parametrize("grid", [True, False])
+def test_a_mixture_of_one_kind_is_the_single_prior(grid):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 7)
+    tasks = Tasks.from_pairs([(x, rng.normal() + x * rng.normal() + 0.1 * rng.normal(size=7)) for _ in range(40)])
+    tasks = tasks if grid else two_kinds(40, 0)
+    one = Mixture(1, rank=2, size=5, seed=0).fit(tasks)
+    context, target = tasks.context_target(3, seed=0)
+    posterior = one.predict(context, target)
+    assert len(posterior.components) == 1
+    alone = metaprior.condition(one.priors_[0], one.scaler_.scale(context)).at(one.scaler_.scale(target))
+    assert torch.allclose(posterior.mean, one.scaler_.unscale_mean(alone.mean))
+    assert torch.allclose(posterior.evidence.total, alone.evidence.total + one.scaler_.log_jacobian(context))
+    joint = alone.joint_log_density(one.scaler_.scale_y(target.y)) + one.scaler_.log_jacobian(target)
+    assert torch.allclose(posterior.joint_log_density(target.y), joint, rtol=1e-6)
+
+
+def test_evidence_of_the_kinds_against_the_slow_one(kinds):
+    tasks = two_kinds(12, 4)
+    expected = torch.stack(
+        [metaprior.evidence(prior, kinds.scaler_.scale(tasks)).total.detach() for prior in kinds.priors_], 1
+    )
+    expected = (expected + torch.tensor(kinds.shares_, dtype=torch.float64).log()).logsumexp(1)
+    assert torch.allclose(kinds.evidence(tasks), expected + kinds.scaler_.log_jacobian(tasks), rtol=1e-8)
+
+
+def test_em_never_loses_evidence_and_tells_what_collapsed():
+    tasks = two_kinds(60, 0)
+    designs = TaskDesigns.of(make_basis("spline", tasks.x, 6), tasks)
+    start = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)).double()
+    fit = fit_kinds(designs, start / start.sum(1, keepdim=True), 2, floor=1e-6, rounds=20)
+    assert (np.diff(fit.evidence) > -1e-6 * abs(fit.evidence[-1])).all()
+    lonely = torch.zeros(60, 3).double()
+    lonely[:58, 0], lonely[58:, 1] = 1, 1
+    fit = fit_kinds(designs, lonely, 2, floor=1e-6)
+    assert "2 of 3 kinds collapsed" in fit.notes[0]
+    assert len(fit.models) == 1
+
+
+def test_a_mixture_makes_the_trip_and_refuses_what_it_cannot_do(kinds, tmp_path):
+    kinds.save(tmp_path / "m")
+    again = metaprior.load(tmp_path / "m")
+    context, target = two_kinds(6, 2).context_target(2, seed=0)
+    assert torch.equal(again.predict(context, target).mean, kinds.predict(context, target).mean)
+    with pytest.raises(OptionError, match="200 kinds: 120 tasks can be of 1 to 120"):
+        Mixture(200).fit(two_kinds(120, 0))
+    with pytest.raises(NotFittedError):
+        Mixture().predict(context, target)
+    with pytest.raises(OptionError, match="not one Gaussian-process prior"):
+        again.to_botorch([0.1], [1.0])
+    drawn = kinds.predict(context, target).samples(5, seed=0)
+    assert drawn.shape == (5, len(target.x), 1)
+    assert score(kinds.predict(context, target), target).summary("crps").mean > 0
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_a_task_that_counts_twice_is_two_tasks(rank):
+    """EM with weights against EM on the same tasks repeated, which knows of no weights."""
+    tasks = two_kinds(30, 0)
+    often = torch.tensor([1, 2, 3] * 10)
+    repeated = tasks.select(torch.arange(30).repeat_interleave(often))
+    basis = make_basis("spline", tasks.x, 6)
+    weighted = TaskDesigns.of(basis, tasks).weighted(often.double())
+    plain = TaskDesigns.of(basis, repeated).weighted(torch.ones(60).double())
+    one, two = (fit_em(designs, rank, floor=1e-6, max_steps=20) for designs in (weighted, plain))
+    assert one.evidence == pytest.approx(two.evidence, rel=1e-9)
+    assert torch.allclose(one.model.mean, two.model.mean, atol=1e-8)
+    assert evidence_of(weighted, two.model) == pytest.approx(one.evidence[-1], rel=1e-9)
+    light = TaskDesigns.of(basis, tasks).weighted(torch.where(often > 1, often, 0).double())
+    assert len(light.blocks[0].count) == 20  # who has no weight costs nothing
+
+
+def test_values_that_were_rounded_never_have_less_noise_than_that():
+    """Patients whose score stands still all day: a kind of them would be sure of it to six digits."""
+    rng = np.random.default_rng(0)
+    levels = rng.integers(3, 16, 150)
+    pairs = [(np.arange(6.0), np.full(6, float(level))) for level in levels[:100]]
+    pairs += [(np.arange(6.0), np.round(level + 2 * rng.normal(size=6))) for level in levels[100:]]
+    tasks = Tasks.from_pairs(pairs)
+    assert rounding_variance(tasks) >= 1 / 12
+    assert rounding_variance(two_kinds(20, 0)) == 0.0
+    found = Mixture().fit(tasks)
+    least = min(model.noise for model in found.models_) * float(found.scaler_.y_scale) ** 2
+    assert least >= 0.99 / 12
+    context, target = tasks.context_target(2, seed=0)
+    assert score(found.predict(context, target), target).values["log_likelihood"].min() > -30
+
+
+@pytest.mark.parametrize(("values", "gaps"), [([1, 2, 3], [1, 1, 1]), ([0, 1, 10], [1, 5, 9])])
+def test_rounding_is_a_twelfth_of_the_squared_gap(values, gaps):
+    tasks = Tasks.from_pairs([(np.arange(30.0), np.array(values * 10, float))])
+    assert rounding_variance(tasks) == pytest.approx(np.mean(np.square(gaps)) / 12)
+
+
+def test_a_warped_mixture_has_the_mean_of_its_draws():
+    """Moments part by part, against quadrature over the mixture's own quantiles and against samples."""
+    tasks = two_kinds(120, 0)
+    positive = Tasks.from_pairs([(x, np.exp(y / 3)) for x, y in ((t.x.numpy(), t.y[:, 0].numpy()) for t in tasks)])
+    method = Warped(Mixture(2, rank=2), warp="log").fit(positive)
+    context, target = positive.select(range(10)).context_target(1, seed=0)
+    posterior = method.predict(context, target)
+    assert isinstance(posterior, WarpedPosterior)
+    draws = posterior.samples(20_000, seed=0)
+    error = draws.std(0) / 20_000**0.5
+    assert float(((draws.mean(0) - posterior.mean) / error).abs().max()) < 5
+    assert torch.allclose(draws.std(0), posterior.sd, rtol=0.1)
+    middle = posterior.quantiles([0.5])[0]
+    assert torch.allclose(posterior.cdf(middle), torch.tensor(0.5).double())
+
+
+def test_all_tasks_are_learned_from_once_the_kinds_are_chosen(monkeypatch):
+    tasks = two_kinds(120, 0)
+    found = Mixture((1, 2, 3), rank=2).fit(tasks)
+    again = fit_kinds(
+        TaskDesigns.of(found.basis_, found.scaler_.scale(tasks)), found.responsibilities(tasks), 2, floor=1e-6
+    )
+    assert [model.noise for model in found.models_] == pytest.approx([model.noise for model in again.models], rel=1e-3)
+    few = Mixture((1, 2), rank=2)
+    monkeypatch.setattr("metaprior.methods.mixture.SOME", 60)  # kinds are chosen on some tasks where there are many
+    few.fit(tasks)
+    assert few.shares_ == pytest.approx(found.shares_, abs=0.02)
+    assert few.trained_on_.tasks == 120
+
+
+def test_kinds_that_cannot_be_determined_end_the_search():
+    """Half of the tasks were seen on the left only: a kind of them says nothing of the right."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for k in range(60):
+        x = np.sort(rng.uniform(0, 0.4, 6)) if k % 2 else np.sort(rng.uniform(0, 1, 6))
+        pairs.append((x, (5.0 if k % 2 else -5.0) + rng.normal() + 0.1 * rng.normal(size=6)))
+    tasks = Tasks.from_pairs(pairs)
+    found = Mixture((1, 2), rank=1, size=8).fit(tasks)
+    assert len(found.models_) == 1
+    assert [one.kinds for one in found.tried_] == [1]
+    with pytest.raises(metaprior.DataError, match="Use fewer basis functions"):
+        Mixture(2, rank=1, size=8).fit(tasks)
+
+
+def test_the_choice_finds_kinds_and_a_comparison_takes_any_rung():
+    tasks = two_kinds(150, 0)
+    found = Auto(rungs=("shared gp", "fpca", "mixture"), progress=False).fit(tasks)
+    assert found.chosen_.get("mixture", 0.0) > 0.5
+    densities = {one.name: one.density.mean for one in found.tried_}
+    assert densities["mixture"] > densities["fpca"] + 0.2
+    side_by_side = compare(tasks, random_sizes([2]), methods=["mixture", "fpca", "last value"], folds=2)
+    assert side_by_side.best == "mixture"
