@@ -19,8 +19,7 @@ from metaprior import LearnedPrior, Tasks, paired_difference
 from metaprior.learning import OBJECTIVES
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
-from metaprior.selection.methods import spare
-from metaprior.selection.splits import random_sizes
+from metaprior.selection.splits import random_sizes, spare
 
 PRIORS = (("zero", "rbf"), ("deep", "matern"), ("deep", "deep"))
 METRICS = ("mse", "log_likelihood", "coverage_90")

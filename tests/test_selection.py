@@ -7,7 +7,16 @@ import torch
 from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
 from metaprior.baselines import GPPerTask
 from metaprior.scoring import evaluate, score
-from metaprior.selection import METHODS, compare, contexts_until, default_sizes, make_method, random_sizes
+from metaprior.selection import (
+    COMPARED,
+    METHODS,
+    Auto,
+    compare,
+    contexts_until,
+    default_sizes,
+    make_method,
+    random_sizes,
+)
 from metaprior.selection.compare import CHOSEN
 from metaprior.selection.portrait import portrait
 from tests.problems import known_rbf, ragged
@@ -65,7 +74,7 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason():
     assert "have no order" in found.skipped["last value"]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "auto"])
 def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
     tasks = seasons(7)
     method = make_method(name, tasks).fit(tasks)
@@ -73,6 +82,16 @@ def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
     found = score(method.predict(context, target), target)
     assert np.isfinite(found.summary("log_likelihood").mean)
     assert method.trained_on_.tasks == 7
+
+
+def test_the_choice_is_a_method_too_and_is_told_how_it_will_be_asked():
+    contexts = contexts_until("x", 3.0)
+    found = make_method("auto", seasons(7), 3, contexts)
+    assert isinstance(found, Auto)
+    assert found.contexts is contexts
+    assert found.seed == 3
+    assert "auto" not in COMPARED  # it takes minutes: only where it is asked for
+    assert set(COMPARED) < set(METHODS)
 
 
 def test_contexts_by_time_and_by_number():

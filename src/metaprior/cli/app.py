@@ -23,7 +23,7 @@ from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
 from metaprior.model import MetaGP
 from metaprior.priors import KERNELS, MEANS
-from metaprior.selection import METHODS
+from metaprior.selection import COMPARED, METHODS
 from metaprior.tasks import Tasks
 
 app = typer.Typer(
@@ -227,7 +227,11 @@ def compare(
     context: ContextOption = None,
     context_until: UntilOption = None,
     methods: Annotated[
-        str | None, typer.Option(help=f"Separated by commas; default all: {', '.join(METHODS)}.")
+        str | None,
+        typer.Option(
+            help=f"Separated by commas; default {', '.join(COMPARED)}. There are also "
+            f"{', '.join(name for name in METHODS if name not in COMPARED)}."
+        ),
     ] = None,
     folds: Annotated[int, typer.Option(help="Parts of the tasks for cross-validation.")] = 5,
     report: Annotated[Path, typer.Option(help="Folder for the results and the page.")] = Path("out/compare"),
@@ -238,7 +242,7 @@ def compare(
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Which prior suits these tasks? All methods, cross-validated over tasks; one sentence to act on."""
+    """Which prior suits these tasks? Methods cross-validated over tasks; one sentence to act on."""
     screen = Screen(quiet, as_json)
     columns = named_columns(table, task, x, y, task_x)
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)

@@ -17,7 +17,7 @@ from metaprior.methods.hyper_posterior import DEFAULTS
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, evaluate
 from metaprior.selection import Auto, make_method
-from metaprior.selection.methods import spare
+from metaprior.selection.splits import spare
 from metaprior.tasks import ContextTarget, Tasks
 
 METHODS = ("vanilla", "shared gp", "learned mean", "learned both", "map", "hyper-posterior", "fpca", "auto")

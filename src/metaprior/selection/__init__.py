@@ -2,10 +2,11 @@
 
 from metaprior.selection.auto import Auto
 from metaprior.selection.compare import Comparison, compare
-from metaprior.selection.methods import METHODS, SIMPLE, make_method, spare
-from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes
+from metaprior.selection.methods import COMPARED, METHODS, SIMPLE, make_method
+from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
 
 __all__ = [
+    "COMPARED",
     "METHODS",
     "SIMPLE",
     "Auto",

@@ -13,7 +13,7 @@ from metaprior.errors import DataError, MetapriorError, OptionError, UnknownName
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, Summary, evaluate, paired_difference, summarise
 from metaprior.seeds import generator_of
-from metaprior.selection.methods import METHODS, SIMPLE, make_method
+from metaprior.selection.methods import COMPARED, METHODS, SIMPLE, make_method
 from metaprior.selection.splits import ContextsBySetting
 from metaprior.tasks import Tasks
 
@@ -127,7 +127,7 @@ def compare(
     What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
     those of a choice that has not seen the tasks it is scored on.
     """
-    names = list(dict.fromkeys(methods)) or list(METHODS)
+    names = list(dict.fromkeys(methods)) or list(COMPARED)
     for name in names:
         if name not in METHODS:
             raise UnknownNameError("method", name, METHODS)

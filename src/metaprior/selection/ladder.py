@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from metaprior.baselines import FPCA, GPPerTask
-from metaprior.methods import HyperPosterior, LearnedPrior, Warped
-from metaprior.selection.methods import spare
+from metaprior.methods import HyperPosterior, LearnedPrior, Mixture, Warped
+from metaprior.selection.splits import spare
 from metaprior.tasks import Tasks
 
 Rung = Callable[[Tasks, int], Any]
@@ -40,6 +40,8 @@ LADDER: dict[str, Rung] = {
     "mean and last value": _prior("deep", "exponential", hidden=(32,), gain=1.0),
     "fpca": _fpca,
     "warped fpca": lambda tasks, seed: Warped(_fpca(tasks, seed), seed=seed),
+    "mixture": lambda tasks, seed: Mixture(seed=seed),
+    "warped mixture": lambda tasks, seed: Warped(Mixture(seed=seed), seed=seed),
     "hyper-posterior": lambda tasks, seed: HyperPosterior(seed=seed),
     "learned both": _prior("deep", "deep", **_DEEP),
     "student": _prior("deep", "deep", degrees=5.0, **_DEEP),
@@ -57,8 +59,8 @@ TAKES_TASK_X = (
 ALONE = ", curves alone"
 """After the name of one of those, where it is to leave that aside."""
 
-FEW, FOR_MANY = 100, ("learned both", "student", "warped")
-"""With fewer tasks than this, deep priors come in their most general forms only: the others cannot be told apart."""
+FEW, FOR_MANY = 100, ("mixture", "warped mixture", "learned both", "student", "warped")
+"""With fewer tasks than this, kinds cannot be told apart, and deep priors come in their most general forms only."""
 
 VERY_FEW, FOR_FEW = 50, ("hyper-posterior",)
 """With so many tasks or more, one prior is known well enough."""

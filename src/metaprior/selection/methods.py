@@ -11,7 +11,9 @@ from metaprior.errors import UnknownNameError
 from metaprior.inference import Method
 from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
-from metaprior.selection.splits import ContextsBySetting
+from metaprior.selection.auto import Auto
+from metaprior.selection.ladder import LADDER
+from metaprior.selection.splits import ContextsBySetting, spare
 from metaprior.tasks import Tasks, TrainedOn
 
 SIMPLE = ("last value", "gp per task")
@@ -30,7 +32,7 @@ class Choosable(Method, Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
-Maker = Callable[[Tasks, int, Contexts | None], Choosable]
+Maker = Callable[[Tasks, int, ContextsBySetting | None], Choosable]
 """A method that is about to learn from these tasks, with this seed, to be asked from such contexts."""
 
 
@@ -40,25 +42,46 @@ def _prior(mean: str, kernel: str) -> Maker:
     )
 
 
-def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
+def _maml(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> MAML:
     epochs, share = min(max(EPISODES // len(tasks), 1), 200), spare(tasks) or 0.5
-    return MAML(contexts=contexts, max_epochs=epochs, patience=20, held_out=share, seed=seed, progress=False)
+    return MAML(contexts=_given(contexts), max_epochs=epochs, patience=20, held_out=share, seed=seed, progress=False)
 
 
-def _network(tasks: Tasks, seed: int, contexts: Contexts | None) -> NeuralNetwork:
+def _network(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> NeuralNetwork:
     share = spare(tasks) or 0.5
-    return NeuralNetwork(contexts=contexts, max_epochs=300, held_out=share, seed=seed, progress=False)
+    return NeuralNetwork(contexts=_given(contexts), max_epochs=300, held_out=share, seed=seed, progress=False)
 
 
-METHODS: dict[str, Maker] = {
+def _last_value(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> LastValue:
+    return LastValue(contexts=_given(contexts), held_out=spare(tasks) or 0.5, seed=seed)
+
+
+def _given(contexts: ContextsBySetting | None) -> Contexts | None:
+    """How a method will be asked, where that is not at random."""
+    return None if contexts is None or contexts.at_random else lambda tasks: list(contexts(tasks).values())
+
+
+def _rung(name: str) -> Maker:
+    return lambda tasks, seed, _: LADDER[name](tasks, seed)
+
+
+COMPARED: dict[str, Maker] = {
     **{name: _prior(*parts) for name, parts in CONFIGURATIONS.items()},
     "fpca": lambda tasks, seed, _: FPCA(seed=seed),
     "maml": _maml,
     "neural network": _network,
     "shared gp": _prior("constant", "matern"),
-    "last value": lambda tasks, seed, contexts: LastValue(contexts=contexts, held_out=spare(tasks) or 0.5, seed=seed),
+    "last value": _last_value,
     "gp per task": lambda tasks, seed, _: GPPerTask(),
 }
+"""The paper's methods and the simple ones: what is compared unless others are asked for."""
+
+METHODS: dict[str, Maker] = {
+    **COMPARED,
+    **{name: _rung(name) for name in LADDER if name not in COMPARED},
+    "auto": lambda tasks, seed, contexts: Auto(contexts=contexts, seed=seed, progress=False),
+}
+"""With the rungs that `auto` chooses from, and the choice itself."""
 
 
 def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySetting | None = None) -> Choosable:
@@ -69,13 +92,4 @@ def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySett
     """
     if name not in METHODS:
         raise UnknownNameError("method", name, METHODS)
-    if contexts is None or contexts.at_random:
-        return METHODS[name](tasks, seed, None)
-    return METHODS[name](tasks, seed, lambda given: list(contexts(given).values()))
-
-
-def spare(tasks: Tasks) -> float | None:
-    """The share of the tasks to stop by: a tenth, more where that is less than five, none where there are but two."""
-    if len(tasks) < 3:
-        return None
-    return min(max(0.1, 5 / len(tasks)), 0.34)
+    return METHODS[name](tasks, seed, contexts)

@@ -82,3 +82,10 @@ def default_sizes(tasks: Tasks) -> tuple[int, ...]:
     if len(fitting) <= 3:
         return tuple(fitting)
     return fitting[0], fitting[len(fitting) // 2], fitting[-1]
+
+
+def spare(tasks: Tasks) -> float | None:
+    """The share of the tasks to stop by: a tenth, more where that is less than five, none where there are but two."""
+    if len(tasks) < 3:
+        return None
+    return min(max(0.1, 5 / len(tasks)), 0.34)
