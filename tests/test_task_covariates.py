@@ -1,5 +1,7 @@
 """What is known of a task as a whole: from a table to the prior, into a file and out again."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -223,8 +225,17 @@ def test_the_commands_take_them(tmp_path):
     found = run(app, ["predict", str(model), str(tmp_path / "new.csv"), "--at", "0:11:1", "--out", str(out)])
     assert found.exit_code == 0, found.output
     assert len(pd.read_csv(out)) == 24
-    found = run(app, ["show", str(model)])
-    assert "diet (none, plain, rich), size" in found.output
+    assert "outside the range" not in found.output
+    found = run(app, ["show", str(model), "--json"])
+    low, high = chicks(30)["size"].min(), chicks(30)["size"].max()
+    said = json.loads(found.stdout)["task inputs"]
+    assert said.startswith(
+        f"diet (none, plain, rich), size ({low:g} to {high:g}); pictures are of a task with the average"
+    )
+    chicks(2, seed=4, first=50).assign(size=high + 5).to_csv(tmp_path / "large.csv", index=False)
+    for ask in (["predict", "--at", "0:11:1", "--out", str(out)], ["evaluate", "--context", "1"]):
+        found = run(app, [ask[0], str(model), str(tmp_path / "large.csv"), *ask[1:]])
+        assert f"2 of 2 tasks lie outside the range of 'size' that the model was trained on ({low:g}" in found.output
     found = run(app, ["evaluate", str(model), str(tmp_path / "new.csv"), "--context", "1"])
     assert found.exit_code == 0, found.output
 

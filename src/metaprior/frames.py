@@ -66,6 +66,8 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
     _check_size(points, wanted.samples)
     posterior = method.predict(context, points)
+    if columns.task_x:
+        notes = (*notes, *method.trained_on_.unlike(context))  # type: ignore[attr-defined]
     usual = plausible(method, context)
     strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
     if len(strange):

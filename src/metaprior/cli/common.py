@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,10 @@ def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | N
     return tasks
 
 
-def described(one: Covariate) -> str:
-    """A task column with the levels that it has."""
-    return f"{one.name} ({', '.join(one.levels)})" if one.levels else one.name
+def described(one: Covariate, ranges: Mapping[str, str] | None = None) -> str:
+    """A task column with the levels that it has, or the range."""
+    said = ", ".join(one.levels or ()) or (ranges or {}).get(one.name)
+    return f"{one.name} ({said})" if said else one.name
 
 
 def _oddities(tasks: Tasks) -> Iterator[str]:
@@ -136,6 +137,8 @@ def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
                 f"warning: {outside:,} of {len(tasks.x):,} points lie outside the range of {name!r} that the model was "
                 f"trained on ({shown_range(trained_on, k)}): far from the known points it only repeats its prior there."
             )
+    for said in trained_on.unlike(tasks):
+        screen.say(f"warning: {said}")
 
 
 def shown_range(trained_on: TrainedOn, k: int) -> str:

@@ -15,6 +15,7 @@ from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
 from metaprior.selection import Auto
 from metaprior.selection.portrait import portrait
+from metaprior.tasks import TrainedOn
 
 
 def show_model(path: str, folder: Path | None, screen: Screen) -> None:
@@ -28,7 +29,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         "input columns": ", ".join(
             f"{name} ({shown_range(trained_on, k)})" for k, name in enumerate(trained_on.columns.x)
         ),
-        **({"task inputs": ", ".join(map(described, trained_on.columns.task_x))} if trained_on.columns.task_x else {}),
+        **({"task inputs": _task_inputs(trained_on)} if trained_on.columns.task_x else {}),
         "target columns": ", ".join(
             f"{name} ({low:g} to {high:g})"
             for name, (low, high) in zip(trained_on.columns.y, trained_on.y_range, strict=True)
@@ -54,6 +55,12 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
             write_whole(pictures[name], lambda part, figure=figure: figure.savefig(part, format="png", dpi=130))  # type: ignore[misc]
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
         screen.say(f"pictures: {folder / 'model.html'}")
+
+
+def _task_inputs(trained_on: TrainedOn) -> str:
+    ranges = {name: f"{low:g} to {high:g}" for _, name, low, high in trained_on.task_numbers()}
+    said = ", ".join(described(one, ranges) for one in trained_on.columns.task_x)
+    return f"{said}; pictures are of a task with the average of these"
 
 
 def _structure(method: Any) -> str:

@@ -33,6 +33,7 @@ class TrainedOn:
     hashes: UInt8[Tensor, "m 8"]
     dated: tuple[str, ...] = ()  # input columns that are dates, in days
     typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
+    task_x_range: tuple[tuple[float, float], ...] = ()  # of the same
 
     @staticmethod
     def of(tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False) -> TrainedOn:
@@ -50,11 +51,36 @@ class TrainedOn:
             ranges = [_wider(*pair) for pair in zip((earlier.x_range, earlier.y_range), ranges, strict=True)]
             counts[0], counts[1] = counts[0] + earlier.tasks, counts[1] + earlier.rows
             counts[2], counts[3] = min(counts[2], earlier.sizes[0]), max(counts[3], earlier.sizes[1])
-        typical = () if tasks.covariates is None else tuple(tasks.covariates.mean(0).tolist())
+        known_of = tasks.covariates if tasks.covariates is not None else tasks.x[:0, :0]
+        typical, reach = tuple(known_of.mean(0).tolist()), _ranges(known_of)
+        if earlier and earlier.task_x_range:
+            reach = _wider(earlier.task_x_range, reach)
         sizes = (counts[2], counts[3])
         return TrainedOn(
-            tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes, tasks.dated, typical
+            tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes, tasks.dated, typical, reach
         )
+
+    def task_numbers(self) -> list[tuple[int, str, float, float]]:
+        """Of each covariate that is a number: its place among a task's numbers, its name and its range."""
+        found, place = [], 0
+        for one in self.columns.task_x:
+            if not one.levels and self.task_x_range:
+                found.append((place, one.name, *self.task_x_range[place]))
+            place += one.width
+        return found
+
+    def unlike(self, tasks: Tasks) -> list[str]:
+        """A word for each covariate in which some of these tasks lie outside the range of the meta-tasks."""
+        found = []
+        for place, name, low, high in self.task_numbers() if tasks.covariates is not None else ():
+            column = tasks.covariates[:, place]  # type: ignore[index]
+            outside = int(((column < low) | (column > high)).sum())
+            if outside:
+                found.append(
+                    f"{outside:,} of {len(tasks):,} tasks lie outside the range of {name!r} that the model was trained "
+                    f"on ({low:g} to {high:g}): what it says of them is a guess."
+                )
+        return found
 
     def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:
         """Those of these tasks that were among the meta-tasks."""
@@ -79,6 +105,7 @@ class TrainedOn:
             "salt": self.salt,
             "dated": self.dated,
             "typical": self.typical,
+            "task_x_range": self.task_x_range,
         }
 
     @staticmethod
@@ -89,7 +116,8 @@ class TrainedOn:
         x_range, y_range = (tuple((low, high) for low, high in found[key]) for key in ("x_range", "y_range"))
         sizes, dated = (found["sizes"][0], found["sizes"][1]), tuple(found["dated"])
         counts, typical = (found["tasks"], found["rows"]), tuple(found.get("typical", ()))
-        return TrainedOn(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical)
+        reach = tuple((low, high) for low, high in found.get("task_x_range", ()))
+        return TrainedOn(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach)
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
