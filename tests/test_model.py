@@ -17,7 +17,7 @@ from metaprior import (
     evidence,
 )
 from metaprior.priors import DeepMean
-from tests.problems import known_rbf
+from tests.problems import known_rbf, ragged
 from tests.test_learning import sines
 
 QUICK = {"hidden": (8,), "max_epochs": 40, "progress": False}
@@ -182,3 +182,15 @@ def test_float32_learns_and_predicts_nearly_the_same(dtypes):
     assert scores[1].values["joint_log_likelihood"].dtype == torch.float64
     with pytest.raises(OptionError, match="float64 or float32"):
         MetaGP("deep", "deep", dtype=torch.float16).fit(tasks)
+
+
+def test_going_on_leaves_the_start_as_it_was():
+    options = {"max_epochs": 5, "progress": False}
+    start = MetaGP("zero", "rbf", **options).fit(ragged(count=8))
+    own, start.trained_on_ = (
+        start.method_.trained_on_,
+        MetaGP("zero", "rbf", **options).fit(ragged(count=3)).trained_on_,
+    )
+    gone_on = MetaGP("zero", "rbf", **options).fit(ragged(count=6, seed=1), start=start)
+    assert start.method_.trained_on_ is own
+    assert gone_on.trained_on_.tasks >= 6

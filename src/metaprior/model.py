@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
@@ -82,7 +83,7 @@ class MetaGP(Saved):
         if start is None:
             self.method_ = method.fit(given, checkpoint=checkpoint)
         else:
-            earlier = start._single()
+            earlier = copy(start._single())  # a loaded one may not know its own past, and the start stays as it was
             earlier.trained_on_ = start.trained_on_
             if not isinstance(method, LearnedPrior):
                 raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
