@@ -16,6 +16,7 @@ from docs.refresh import PAGES, refreshed
 from metaprior.cli.app import app
 from metaprior.data import DATASETS
 from metaprior.experiments import EXPERIMENTS
+from metaprior.selection.ladder import LADDER
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -140,3 +141,10 @@ def test_local_links_lead_somewhere():
     for page in (*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_rung_of_the_ladder_is_in_the_text():
+    """In order, as `auto` climbs them."""
+    text = (DOCS / "beyond.md").read_text().split("## How `auto` works")[1]
+    places = [text.index(f"`{name}`") for name in LADDER]
+    assert places == sorted(places)
