@@ -19,8 +19,8 @@ from metaprior import (
 from metaprior.baselines import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork, RefittedRBF, VarianceBySize
 from metaprior.baselines.fit_on_target import CHECK_EVERY
 from metaprior.baselines.network import _Squares
-from metaprior.baselines.points import IndependentGaussians, random_contexts
-from metaprior.inference import InUnits
+from metaprior.baselines.points import random_contexts
+from metaprior.inference import IndependentGaussians, InUnits
 from metaprior.priors import DeepMean, DeepMeans
 from metaprior.scoring import evaluate, scores
 from tests.problems import known_rbf, ragged, shared

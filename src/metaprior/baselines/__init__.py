@@ -5,7 +5,7 @@ from metaprior.baselines.fpca import FPCA, ComponentScores
 from metaprior.baselines.maml import MAML
 from metaprior.baselines.network import NeuralNetwork
 from metaprior.baselines.per_task import GPPerTask
-from metaprior.baselines.points import Contexts, IndependentGaussians, PointMethod, VarianceBySize
+from metaprior.baselines.points import Contexts, PointMethod, VarianceBySize
 from metaprior.baselines.refitted import RefittedRBF
 from metaprior.baselines.simple import ContextMean, LastValue
 
@@ -16,7 +16,6 @@ __all__ = [
     "ContextMean",
     "Contexts",
     "GPPerTask",
-    "IndependentGaussians",
     "LastValue",
     "MeanFitOnTarget",
     "NeuralNetwork",

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, NotFittedError
 from metaprior.files import Saved, State
-from metaprior.inference import GaussianMarginals
-from metaprior.seeds import generator_of
+from metaprior.inference import IndependentGaussians
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
 Contexts = Callable[[Tasks], Iterable[ContextTarget]]
@@ -91,33 +90,6 @@ class PointMethod(Saved):
     @abstractmethod
     def values(self, context: Tasks, at: Tasks) -> Float[Tensor, "N p"]:
         """The predicted value at each point."""
-
-
-@dataclass(frozen=True, eq=False)
-class IndependentGaussians(GaussianMarginals):
-    """A Gaussian at each point, independent of all others. Noise and function are not told apart."""
-
-    points: Tasks
-    mean: Float[Tensor, "N p"]
-    variances: Float[Tensor, "N p"]
-
-    @property
-    def variance(self) -> Float[Tensor, "N p"]:
-        return self.variances
-
-    @property
-    def function(self) -> IndependentGaussians:
-        return self
-
-    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
-        """Log density of all of a task's values together: the sum of the single ones."""
-        density = self.log_density(y).sum(1)
-        return torch.zeros(len(self.points), dtype=density.dtype).index_add_(0, self.points.task_of_row, density)
-
-    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
-        """Draws of each point on its own."""
-        normal = torch.randn(count, *self.mean.shape, generator=generator_of(seed), dtype=torch.float64)
-        return self.mean + self.sd * normal
 
 
 @dataclass(frozen=True, eq=False)

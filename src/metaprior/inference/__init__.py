@@ -5,7 +5,7 @@ from metaprior.inference.conditioning import condition
 from metaprior.inference.evidence import Evidence, evidence, evidences, summed_evidence, task_evidence
 from metaprior.inference.factor import JITTER, factor
 from metaprior.inference.gathered import Gathered
-from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
 from metaprior.inference.marginals import Interval, Marginals
 from metaprior.inference.method import Method, Predictive
 from metaprior.inference.mixtures import MixturePosterior, by_evidence
@@ -24,6 +24,7 @@ __all__ = [
     "Gathered",
     "GaussianMarginals",
     "InUnits",
+    "IndependentGaussians",
     "Interval",
     "Marginals",
     "Method",

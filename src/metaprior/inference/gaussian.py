@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI
 from metaprior.inference.marginals import Marginals, checked_probabilities
+from metaprior.seeds import generator_of
+from metaprior.tasks import Tasks
 
 
 class GaussianMarginals(Marginals):
@@ -55,3 +58,30 @@ class GaussianMarginals(Marginals):
         density = torch.exp(-0.5 * (z.square() + LOG_2PI))
         score = sd * (z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
         return torch.where(sd > 0, score, residual.abs())
+
+
+@dataclass(frozen=True, eq=False)
+class IndependentGaussians(GaussianMarginals):
+    """A Gaussian at each point, independent of all others. Noise and function are not told apart."""
+
+    points: Tasks
+    mean: Float[Tensor, "N p"]
+    variances: Float[Tensor, "N p"]
+
+    @property
+    def variance(self) -> Float[Tensor, "N p"]:
+        return self.variances
+
+    @property
+    def function(self) -> IndependentGaussians:
+        return self
+
+    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
+        """Log density of all of a task's values together: the sum of the single ones."""
+        density = self.log_density(y).sum(1)
+        return torch.zeros(len(self.points), dtype=density.dtype).index_add_(0, self.points.task_of_row, density)
+
+    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
+        """Draws of each point on its own."""
+        normal = torch.randn(count, *self.mean.shape, generator=generator_of(seed), dtype=torch.float64)
+        return self.mean + self.sd * normal

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI, Evidence
-from metaprior.inference.gaussian import GaussianMarginals
+from metaprior.inference.gaussian import IndependentGaussians
 from metaprior.inference.marginals import Marginals, checked_probabilities, quantiles_by_halving
 from metaprior.inference.method import Predictive
 from metaprior.seeds import generator_of
@@ -123,25 +123,7 @@ class MixturePosterior(Marginals):
     def _marginals(self, one: Predictive, log_weight: Float[Tensor, "N 1"]) -> Predictive:
         if not getattr(one, "is_gaussian", False):
             return one
-        sd = torch.where(log_weight > -torch.inf, one.sd, 1.0)
-        return _Normals(self.points, one.mean, sd)  # type: ignore[return-value]
-
-
-@dataclass(frozen=True, eq=False)
-class _Normals(GaussianMarginals):
-    """Gaussians at points, which is all that a mixture of marginals asks of a component."""
-
-    points: Tasks
-    mean: Float[Tensor, "N p"]
-    deviation: Float[Tensor, "N p"]
-
-    @property
-    def sd(self) -> Float[Tensor, "N p"]:
-        return self.deviation
-
-    @property
-    def variance(self) -> Float[Tensor, "N p"]:
-        return self.deviation.square()
+        return IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd.square(), 1.0))
 
 
 def by_evidence(components: Sequence[Predictive], log_shares: Float[Tensor, " c"]) -> MixturePosterior:
