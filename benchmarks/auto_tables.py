@@ -20,9 +20,8 @@ from pyarrow import csv
 
 from metaprior import MetaGP, Method, Tasks, paired_difference
 from metaprior.scoring import evaluate
-from metaprior.seeds import generator_of
 from metaprior.selection import make_method
-from metaprior.selection.splits import first_sizes, random_sizes
+from metaprior.splits import first_sizes, k_folds, random_sizes
 
 TABLES = {
     "growth": ("child", "age", "height_cm"),
@@ -53,16 +52,15 @@ def main() -> None:
 def table_cells(name: str, folder: Path) -> list[dict[str, Any]]:
     task, x, y = TABLES[name]
     tasks = Tasks.from_table(csv.read_csv(folder / f"{name}.csv"), task=task, x=x, y=y)
-    parts = torch.randperm(len(tasks), generator=generator_of(0)).tensor_split(FOLDS)
     scores: dict[tuple[str, str, str], list[torch.Tensor]] = {}
-    for k, part in enumerate(parts):
-        rest = tasks.select(torch.cat([other for other in parts if other is not part]).sort().values)
+    for k, fold in enumerate(k_folds(len(tasks), FOLDS, 0)):
+        rest = tasks.select(fold.train)
         start = time.perf_counter()
         auto = MetaGP(progress=False).fit(rest)
         print(f"{name}, fold {k + 1}: {auto.method_.chosen_}, {time.perf_counter() - start:.0f} s", flush=True)
         methods: dict[str, Method] = {"auto": auto}
         methods |= {rival: make_method(rival, rest).fit(rest) for rival in RIVALS}
-        judged = tasks.select(part.sort().values)
+        judged = tasks.select(fold.judge)
         for contexts in (random_sizes(SIZES, 0), first_sizes(SIZES)):
             for setting, split in contexts(judged).items():
                 for label, method in methods.items():

@@ -17,7 +17,7 @@ import torch
 from metaprior import MetaGP, Tasks, paired_difference, score
 from metaprior.baselines import LastValue
 from metaprior.data import load_physionet
-from metaprior.experiments.icu import VARIABLES, split_days
+from metaprior.experiments.icu import DAYS, VARIABLES, split_days
 from metaprior.seeds import generator_of
 
 FOLDS = 3
@@ -44,7 +44,7 @@ def cross_validate(patients: Tasks, recipe: dict[str, Any]) -> str:
         training = patients.select(torch.cat([part for k, part in enumerate(order) if k != fold]))
         context, target = split_days(patients.select(order[fold]))
         scores = score(MetaGP("deep", "deep", progress=False, **recipe).fit(training).predict(context, target), target)
-        simple = LastValue(contexts=lambda tasks: [split_days(tasks)]).fit(training)
+        simple = LastValue(contexts=DAYS).fit(training)
         errors.append(scores.values["mse"])
         likelihood.append(scores.values["log_likelihood"])
         last.append(score(simple.predict(context, target), target).values["mse"])

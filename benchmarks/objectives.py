@@ -18,8 +18,7 @@ from pyarrow import csv
 from metaprior import LearnedPrior, Tasks, paired_difference
 from metaprior.learning import OBJECTIVES
 from metaprior.scoring import evaluate
-from metaprior.seeds import generator_of
-from metaprior.selection.splits import random_sizes, spare
+from metaprior.splits import k_folds, random_sizes, spare
 
 PRIORS = (("zero", "rbf"), ("deep", "matern"), ("deep", "deep"))
 METRICS = ("mse", "log_likelihood", "coverage_90")
@@ -43,14 +42,12 @@ def main() -> None:
 
 
 def lines(name: str, mean: str, kernel: str, tasks: Tasks) -> list[str]:
-    parts = torch.randperm(len(tasks), generator=generator_of(0)).tensor_split(FOLDS)
     scores: dict[tuple[str, str, str], list[torch.Tensor]] = {}
-    for part in parts:
-        rest = tasks.select(torch.cat([other for other in parts if other is not part]).sort().values)
-        judged = tasks.select(part.sort().values)
+    for fold in k_folds(len(tasks), FOLDS, 0):
+        rest, judged = tasks.select(fold.train), tasks.select(fold.judge)
         for objective in OBJECTIVES:
             gp = LearnedPrior(
-                mean, kernel, objective=objective, gain=1.0, held_out=spare(rest), max_epochs=300, progress=False
+                mean, kernel, objective=objective, gain=1.0, held_out=spare(len(rest)), max_epochs=300, progress=False
             ).fit(rest)
             for setting, split in random_sizes(SIZES, 0)(judged).items():
                 found = evaluate(gp, *split)

@@ -6,16 +6,17 @@ import torch
 from scipy import stats
 
 import metaprior
-from metaprior import DataError, MetaGP, NotFittedError, OptionError, Tasks, UnknownNameError
+from metaprior import DataError, MetaGP, MetapriorWarning, NotFittedError, OptionError, Tasks, UnknownNameError
 from metaprior.baselines import FPCA, GPPerTask
 from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.learning import checkpoints
 from metaprior.methods import Combination, LearnedPrior
-from metaprior.scoring import evaluate
-from metaprior.selection import Auto, random_sizes
-from metaprior.selection.held_out import Seen, Values, recorded_density
+from metaprior.scoring import evaluate, recorded_density
+from metaprior.selection import Auto
 from metaprior.selection.stacking import combined_weights, cross_fitted, least_squares_weights, stacking_weights
-from metaprior.tasks.rounding import resolution
+from metaprior.selection.trying import Seen, Values
+from metaprior.splits import random_sizes
+from metaprior.tasks import resolution
 from tests.problems import ragged
 
 FAST = ("gp per task", "shared gp", "fpca")
@@ -66,9 +67,9 @@ def test_held_out_tasks_are_never_learned_from(monkeypatch):
             self.known = set(tasks.ids)
             return super().fit(tasks)
 
-        def predict(self, context, at):
+        def condition(self, context):
             seen.append(self.known & set(context.ids))
-            return super().predict(context, at)
+            return super().condition(context)
 
     monkeypatch.setitem(metaprior.selection.auto.LADDER, "shared gp", lambda tasks, seed: Spy())
     Auto(rungs=("shared gp",), progress=False).fit(curves(20))
@@ -187,14 +188,14 @@ def test_a_combination_is_judged_with_the_weights_it_would_have():
     """Two halves of the tasks, by hand; and no method of a far mean is taken for its density alone."""
     rng = np.random.default_rng(0)
     task, y = torch.arange(400).repeat_interleave(3), torch.from_numpy(rng.normal(size=1200))
-    values = Values(task, torch.ones(1200).double(), y, torch.ones(400), torch.zeros(1200).long())
     zero = torch.zeros(1200).double()
-    good = Seen(torch.from_numpy(stats.norm(0, 1).logpdf(y.numpy())), zero, 0.9 * y, zero)
-    sure = Seen(good.log_density + 1, zero, y + 5, zero)
+    values = Values(task, torch.ones(1200).double(), y, zero, torch.ones(400), torch.zeros(1200).long())
+    good = Seen(torch.from_numpy(stats.norm(0, 1).logpdf(y.numpy())), zero, zero, zero, 0.9 * y, zero)
+    sure = Seen(good.density + 1, zero, zero, zero, y + 5, zero)
     weights = combined_weights({"good": good, "sure": sure}, values)
     assert float(weights[1]) < 0.2
     found = cross_fitted({"good": good, "sure": sure}, values, seed=0)
-    assert float(found.mean()) < float(values.per_task(sure.log_density).mean()) - 0.3
+    assert float(found.mean()) < float(values.per_task(sure.density).mean()) - 0.3
     assert cross_fitted({"good": good}, values, seed=0) is None
 
 
@@ -284,9 +285,11 @@ def test_a_strange_task_is_told_and_may_fall_back(fitted):
     strange = pd.DataFrame({"task": "odd", "x": [0.1, 0.5, 1.0, 1.5], "y": [30.0, -20.0, 40.0, -10.0]})
     usual = pd.DataFrame({"task": "usual", "x": [0.1, 0.5, 1.0], "y": [0.3, 1.0, 0.1]})
     table = pd.concat([usual, strange])
-    plain = gp.predict(table, at=[1.2])
+    with pytest.warns(MetapriorWarning, match=r"1 of 2 tasks are unlike those the prior was learned from \(odd\)"):
+        plain = gp.predict(table, at=[1.2])
     assert plain["plausibility"].tolist()[1] < 0.02 < plain["plausibility"].tolist()[0]
-    back = gp.predict(table, at=[1.2], fallback=True)
+    with pytest.warns(MetapriorWarning, match="predicted from their own points alone"):
+        back = gp.predict(table, at=[1.2], fallback=True)
     assert back["mean"][0] == plain["mean"][0]
     own = gp.fallback_.predict(Tasks.from_pairs([(strange["x"], strange["y"])]), Tasks.from_inputs([[1.2]]))
     assert back["mean"][1] == pytest.approx(float(own.mean))
@@ -312,7 +315,7 @@ def test_a_checkpoint_of_other_contexts_or_covariates_is_refused(tmp_path):
     for given in (tasks, tasks.with_task_x({"kind": [0.0, 1.0, 2.0] * 2})):
         for sizes in ([1], [3]):
             auto = Auto(rungs=rungs, contexts=random_sizes(sizes, 0), progress=False)
-            prints.append(auto._fingerprint(given))
+            prints.append(auto._fingerprint(given, auto.contexts))
     assert len(set(prints)) == 4
 
 
@@ -326,14 +329,14 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
     auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
     tasks = torch.arange(4)
     ones, known = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)
-    values = Values(tasks, ones, torch.zeros(4, dtype=torch.float64), known, torch.zeros(4, dtype=torch.int64))
     half, zero = 0.5 * ones, torch.zeros(4, dtype=torch.float64)
-    auto._labels = {"1": 0}
+    values = Values(tasks, ones, zero, zero, known, torch.zeros(4, dtype=torch.int64))
     auto._choose(
         {
-            "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), half, zero, zero),
-            "shared gp": Seen(torch.tensor([0.1, 0.0, 0.0, 0.0]).double(), half, zero, zero),
+            "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), half, half, half, zero, zero),
+            "shared gp": Seen(torch.tensor([0.1, 0.0, 0.0, 0.0]).double(), half, half, half, zero, zero),
         },
         values,
+        ["1"],
     )
     assert list(auto.chosen_) == ["shared gp"]

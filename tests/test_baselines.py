@@ -19,10 +19,10 @@ from metaprior import (
 from metaprior.baselines import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork, RefittedRBF, VarianceBySize
 from metaprior.baselines.fit_on_target import CHECK_EVERY
 from metaprior.baselines.network import _Squares
-from metaprior.baselines.points import random_contexts
 from metaprior.inference import IndependentGaussians, InUnits
 from metaprior.priors import DeepMean, DeepMeans
 from metaprior.scoring import evaluate, scores
+from metaprior.splits import Doubling, Given
 from tests.problems import known_rbf, ragged, shared
 
 
@@ -148,9 +148,9 @@ def test_errors_ahead_need_contexts_of_their_own():
     tasks = Tasks.from_pairs([(t, rng.normal(size=12).cumsum()) for _ in range(400)])
 
     def halves(given):
-        return [given.context_target(where=lambda x: x[:, 0] < 6)]
+        return {"half": given.context_target(where=lambda x: x[:, 0] < 6)}
 
-    random, ahead = LastValue().fit(tasks), LastValue(contexts=halves).fit(tasks)
+    random, ahead = LastValue().fit(tasks), LastValue(contexts=Given(halves)).fit(tasks)
     six = torch.tensor([6])
     assert float(ahead.variance_.at(six)) > 1.5 * float(random.variance_.at(six))
     assert float(ahead.variance_.at(six)) == pytest.approx(3.5, rel=0.3)  # mean of 1 … 6 steps
@@ -175,11 +175,11 @@ def test_nothing_to_predict_leaves_no_variance():
     tasks = walks(10)
     everything = tasks.context_target(where=lambda x: torch.ones(len(x), dtype=torch.bool))
     with pytest.raises(DataError, match="variance needs some"):
-        ContextMean(contexts=lambda _: [everything]).fit(tasks)
+        ContextMean(contexts=Given(lambda _: {"all": everything})).fit(tasks)
 
 
 def test_random_contexts_go_as_far_as_there_are_points():
-    splits = list(random_contexts(walks(30), seed=0))
+    splits = list(Doubling(0)(walks(30)).values())
     assert [int(split.context.sizes[0]) for split in splits] == [0, 1, 2, 4, 8]
     assert all(bool((split.target.sizes > 0).all()) for split in splits)
 

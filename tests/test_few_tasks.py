@@ -20,11 +20,12 @@ from metaprior import (
 from metaprior.experiments import Options, few, run_experiment
 from metaprior.files import load_method
 from metaprior.learning import evidence_loss, meta_train
-from metaprior.learning.objective import SPLITS, predictive_loss, random_contexts, with_hyper_prior
+from metaprior.learning.objective import SPLITS, predictive_loss, with_hyper_prior
 from metaprior.methods import HyperPosterior
 from metaprior.methods.hyper_posterior import _perturbed
 from metaprior.priors import HyperPrior, make_prior
 from metaprior.priors.hyperprior import SPREAD
+from metaprior.splits import drawn_contexts
 from metaprior.tasks import batches
 from tests.problems import ragged
 
@@ -57,13 +58,59 @@ def test_the_hyper_prior_is_the_law_that_networks_start_from():
     assert float(hyper.log_density()) == pytest.approx(-expected / 2 - 0.5 * (2.0 / (0.5 * SPREAD)) ** 2)
 
 
+YEARS = torch.arange(1950.0, 2011.0).double()[:, None]
+
+
 def test_drawn_networks_have_the_spread_that_they_say():
-    draws = [deep(seed=k, like=torch.tensor([[10.0], [30.0], [50.0]]).double()).mean.network for k in range(400)]
-    for place in (0, 1, 2, 3):
-        values = torch.stack([network.spreads()[place][0].detach() for network in draws])
-        spread = draws[0].spreads()[place][1]
-        if place != 1:  # the first bias is moved to where the inputs lie
-            assert float(values.std()) == pytest.approx(float(spread), rel=0.1)
+    draws = [deep(seed=k, like=YEARS).mean.network.standardised() for k in range(400)]
+    for place in range(4):
+        values = torch.stack([network[place].value.detach() for network in draws])
+        assert float(values.std()) == pytest.approx(draws[0][place].spread, rel=0.1)
+        assert abs(float(values.mean())) < 0.1 * draws[0][place].spread
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kernel", ["rbf", "deep"])
+def test_where_the_inputs_lie_does_not_matter_to_the_hyper_prior(kernel):
+    options = {"d": 2, "hidden": (32, 32), "noise": "deep", "seed": 1}
+    like = torch.cat([YEARS, 1e-3 * YEARS.square()], 1)
+    years, plain = (make_prior("deep", kernel, like=where, **options) for where in (like, None))
+    for anchored in (False, True):
+        moved, expected = (HyperPrior(prior, anchored=anchored) for prior in (years, plain))
+        assert float(moved.log_density()) == pytest.approx(float(expected.log_density()), rel=1e-9)
+        parts = zip(moved.centres, expected.centres, strict=True)
+        assert all(torch.allclose(one, other, atol=1e-9) for one, other in parts)
+        for prior in (years, plain):  # the same change of the network's function, seen from either inputs
+            prior.mean.network.layers[2].weight += 0.3
+            prior.mean.network.layers[0].bias += 0.7
+        assert float(moved.log_density()) == pytest.approx(float(expected.log_density()), rel=1e-9)
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_the_gradient_of_the_hyper_prior_by_finite_differences(anchored):
+    prior = deep(like=YEARS)
+    hyper = HyperPrior(prior, width=0.8, anchored=anchored)
+    with torch.no_grad():
+        for parameter in prior.learned_parameters():
+            parameter += 0.01
+    hyper.log_density().backward()
+    for name, parameter in prior.named_parameters():
+        flat, step = parameter.data.view(-1), 1e-6
+        kept, values = float(flat[0]), []
+        for sign in (1, -1):
+            flat[0] = kept + sign * step
+            values.append(float(hyper.log_density().detach()))
+        flat[0] = kept
+        assert float(parameter.grad.view(-1)[0]) == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5), name
+
+
+@torch.no_grad()
+def test_what_is_not_learned_does_not_count():
+    prior = deep(like=YEARS, learn=("kernel", "noise"))
+    assert float(HyperPrior(prior).log_density()) == 0.0
+    hyper = HyperPrior(prior)
+    prior.mean.network.layers[0].weight += 1.0
+    assert float(hyper.log_density()) == 0.0
 
 
 @torch.no_grad()
@@ -125,7 +172,7 @@ def test_without_held_out_tasks_learning_is_judged_by_what_it_maximises():
 @torch.no_grad()
 def test_the_predictive_objective_is_the_density_of_targets_given_contexts():
     prior, tasks = deep(), ragged(d=1, count=7)
-    contexts = random_contexts(tasks, seed=5)
+    contexts = drawn_contexts(tasks, SPLITS, seed=5)
     loss = float(predictive_loss(prior, tasks, seed=5)(batches(tasks), tasks.ids))
     total = 0.0
     for k in range(len(contexts)):

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
 
-from metaprior import DataError, NotFittedError, OptionError, Tasks, evidence, score
+from metaprior import DataError, NotFittedError, NumericalError, OptionError, Tasks, evidence, score
 from metaprior.baselines import FPCA
 from metaprior.learning.em import Designs, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.learning.mixtures import TaskDesigns, fit_kinds
 from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis
 from tests.problems import mixed, ragged, shared, slow_evidence
 
@@ -192,6 +193,31 @@ def test_what_fpca_refuses():
         FPCA(noise_floor=0.0).fit(curves(9))
     with pytest.raises(NotFittedError):
         FPCA().mean_function(torch.zeros(1, 1))
+
+
+def test_what_linear_algebra_cannot_do_is_said_in_words():
+    tasks = curves(9)
+    huge = Designs.of(PolynomialBasis(0.0, 1.0, 4), Tasks.from_pairs([(t.x, 1e200 * t.y) for t in tasks]))
+    for ask in (lambda: fit_em(huge, 2), lambda: start_of(huge, 2, 1e-6)):
+        with pytest.raises(NumericalError, match=r"components of the curves cannot be computed: .*other units"):
+            ask()
+    wide = random_model(4, 2, 1, seed=0)
+    with pytest.raises(NumericalError, match="evidence of the curves is not finite"):
+        evidence_of(Designs.of(PolynomialBasis(0.0, 1.0, 4), tasks), wide._replace(mean=torch.inf * wide.mean))
+    steep = wide._replace(loadings=1e9 * torch.ones_like(wide.loadings), noise=1e-12)  # one component twice
+    with pytest.raises(NumericalError, match="evidence of the tasks under a kind cannot be computed"):
+        TaskDesigns.of(PolynomialBasis(0.0, 1.0, 4), tasks).evidence(steep)
+
+
+def test_the_largest_kind_stays_however_few_tasks_it_has():
+    tasks = curves(4, largest=9, grid=np.linspace(0, 1, 6))
+    designs = TaskDesigns.of(PolynomialBasis(0.0, 1.0, 4), tasks)
+    one = fit_kinds(designs, torch.ones(4, 1).double(), 2, floor=1e-6)
+    assert (len(one.models), one.shares, one.notes) == (1, (1.0,), ())
+    two = fit_kinds(designs, torch.eye(2).double()[[0, 1, 0, 0]], 2, floor=1e-6)
+    assert len(two.models) == 1
+    assert two.notes == ("1 of 2 kinds collapsed and were taken out",)
+    torch.testing.assert_close(two.models[0].mean, one.models[0].mean)
 
 
 def table(data_folder, name, **columns):

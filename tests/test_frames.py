@@ -3,7 +3,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from metaprior import DataError, MetaGP, OptionError, Tasks
+from metaprior import DataError, MetaGP, MetapriorWarning, OptionError, Tasks
 from metaprior.data import embedded_table
 
 
@@ -38,7 +38,8 @@ def test_the_kind_of_table_that_came_in_comes_out(kind, gp, table):
 
 def test_a_second_table_says_where(gp, table):
     at = pd.DataFrame({"month": [3, 4, 5], "year": [1951, 2050, 1950]})
-    found = gp.predict(table.slice(0, 24).to_pandas(), at)
+    with pytest.warns(MetapriorWarning, match="1 of 3 tasks have no known rows"):
+        found = gp.predict(table.slice(0, 24).to_pandas(), at)
     assert found["year"].tolist() == [1951, 2050, 1950]
     blank = gp.condition([], []).at([4.0])
     assert found["mean"][1] == pytest.approx(float(blank.mean))  # a task without rows gets the prior
@@ -56,7 +57,8 @@ def test_rows_without_a_target_are_predicted(gp, table):
     with pytest.raises(DataError, match="nothing to predict"):
         gp.predict(table, "missing")
     frame["temperature"] = None
-    assert len(gp.predict(frame.astype({"temperature": float}), "missing")) == 24
+    with pytest.warns(MetapriorWarning, match="2 of 2 tasks have no known rows"):
+        assert len(gp.predict(frame.astype({"temperature": float}), "missing")) == 24
 
 
 def test_more_columns_on_request(gp, table):

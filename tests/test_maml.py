@@ -8,6 +8,7 @@ from metaprior import OptionError, Tasks, score
 from metaprior.baselines import MAML
 from metaprior.baselines.maml import Episode, GivenEpisodes, MetaUpdates, RandomEpisodes, Start
 from metaprior.priors import Network
+from metaprior.splits import Given
 from tests.problems import ragged
 
 
@@ -129,9 +130,9 @@ def test_where_contexts_are_given_it_trains_on_those():
 
     def first_half(tasks):
         calls.append(len(tasks))
-        return [tasks.context_target(where=lambda x: x[:, 0] < 0)]
+        return {"half": tasks.context_target(where=lambda x: x[:, 0] < 0)}
 
-    MAML(hidden=(4,), max_epochs=1, contexts=first_half, progress=False).fit(levels(50))
+    MAML(hidden=(4,), max_epochs=1, contexts=Given(first_half), progress=False).fit(levels(50))
     assert sorted(set(calls)) == [5, 45]
 
 

@@ -13,7 +13,8 @@ from metaprior.learning.mixtures import TaskDesigns, fit_kinds
 from metaprior.methods import Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
-from metaprior.selection import Auto, compare, random_sizes
+from metaprior.selection import Auto, compare
+from metaprior.splits import random_sizes
 from metaprior.tasks.rounding import rounding_variance
 
 

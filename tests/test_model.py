@@ -133,14 +133,14 @@ def test_points_of_another_dimension(fitted):
         fitted.condition([[1.0, 2.0]], [1.0])
     with pytest.raises(DataError, match="2 target columns, but the prior was learned on 1"):
         fitted.condition([1.0], [[1.0, 2.0]])
-    with pytest.raises(DataError, match="2 input columns, but the prior was learned on 1"):
+    with pytest.raises(DataError, match="2 input columns, but the context has 1"):
         fitted.condition([1.0], [1.0]).at([[1.0, 2.0]])
 
 
 def test_too_few_columns_are_not_broadcast():
     tasks = Tasks.from_pairs([(t.x.expand(-1, 2), t.y) for t in sines(20)])
     gp = MetaGP("zero", "rbf", seed=0, **QUICK).fit(tasks)
-    with pytest.raises(DataError, match="1 input columns, but the prior was learned on 2"):
+    with pytest.raises(DataError, match="1 input columns, but the context has 2"):
         gp.condition([[1.0, 2.0]], [1.0]).at([0.5, 1.0])
     with pytest.raises(DataError, match="1 input columns"):
         MetaGP("zero", "rbf", held_out=sines(5), **QUICK).fit(tasks)

@@ -8,8 +8,8 @@ from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import Conditional, DataError, OptionError, Prior, Tasks, condition, evidence
-from metaprior.inference import ContextBatch
+from metaprior import DataError, OptionError, Prior, Tasks, condition, evidence
+from metaprior.inference import ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.priors import BasisKernel, BasisMean, PolynomialBasis
 from metaprior.tasks.batches import padded
@@ -214,7 +214,7 @@ def test_the_algebra_in_features_is_that_of_points(p, noise):
     prior = Prior(BasisMean(basis, mean), BasisKernel(basis, loadings), noise, learn=())
     quick = condition(prior, context)
     assert {type(part) for part in quick.parts} == {LowRankBatch}
-    plain = Conditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
+    plain = GaussianConditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
     a, b = quick.at(target), plain.at(target)
     assert a.mean.numpy() == pytest.approx(b.mean.numpy(), abs=1e-8)
     assert a.sd.numpy() == pytest.approx(b.sd.numpy(), abs=1e-8)

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from metaprior import DataError, LearnedPrior, OptionError, Prior, Tasks, UnknownNameError, condition, evidence
-from metaprior.inference import MixturePosterior, by_evidence, summed_evidence
+from metaprior.inference import MixtureConditional, MixturePosterior, summed_evidence
 from metaprior.inference.evidence import covariance_matrix, gaussian_terms, in_features, prior_terms
 from metaprior.methods import Warped, learned_warp
 from metaprior.priors import WARPS, DeepNoise, Degrees, EigenfunctionKernel, make_prior, make_warp
@@ -295,7 +295,7 @@ def test_a_mixture_is_what_bayes_says():
     """Weights from the contexts' evidence, and the density of context and target together over that of the context."""
     priors, context, target = two_kinds()
     shares = torch.tensor([0.3, 0.7]).double().log()
-    mixture = by_evidence([condition(prior, context).at(target) for prior in priors], shares)
+    mixture = MixtureConditional([condition(prior, context) for prior in priors], shares, by_evidence=True).at(target)
     both = torch.stack([evidence(prior, context.joined(target)).total.detach() for prior in priors], 1) + shares
     alone = torch.stack([evidence(prior, context).total.detach() for prior in priors], 1) + shares
     assert torch.allclose(mixture.weights, torch.softmax(alone, 1))
@@ -306,7 +306,9 @@ def test_a_mixture_is_what_bayes_says():
 
 def test_moments_quantiles_and_scores_of_a_mixture_are_its_own():
     priors, context, target = two_kinds()
-    mixture = by_evidence([condition(prior, context).at(target) for prior in priors], torch.zeros(2).double())
+    mixture = MixtureConditional(
+        [condition(prior, context) for prior in priors], torch.full((2,), 0.5).double().log(), by_evidence=True
+    ).at(target)
     row, law = 0, []
     weights = mixture.weights[target.task_of_row]
     parts = [
@@ -341,7 +343,8 @@ def test_moments_quantiles_and_scores_of_a_mixture_are_its_own():
 def test_a_mixture_of_one_is_that_one():
     priors, context, target = two_kinds()
     alone = condition(priors[0], context).at(target)
-    mixture = by_evidence([alone], torch.zeros(1).double())
+    one = [condition(priors[0], context)]
+    mixture = MixtureConditional(one, torch.zeros(1).double(), by_evidence=True).at(target)
     assert torch.allclose(mixture.mean, alone.mean)
     assert torch.allclose(mixture.sd, alone.sd)
     assert torch.allclose(mixture.quantiles([0.2]), alone.quantiles([0.2]))

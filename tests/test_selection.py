@@ -7,18 +7,9 @@ import torch
 from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
 from metaprior.baselines import GPPerTask
 from metaprior.scoring import evaluate, score
-from metaprior.selection import (
-    COMPARED,
-    METHODS,
-    Auto,
-    compare,
-    contexts_until,
-    default_sizes,
-    make_method,
-    random_sizes,
-)
+from metaprior.selection import COMPARED, METHODS, Auto, compare, make_method, portrait
 from metaprior.selection.compare import CHOSEN
-from metaprior.selection.portrait import portrait
+from metaprior.splits import Until, default_sizes, random_sizes
 from tests.problems import known_rbf, ragged
 
 
@@ -85,7 +76,7 @@ def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
 
 
 def test_the_choice_is_a_method_too_and_is_told_how_it_will_be_asked():
-    contexts = contexts_until("x", 3.0)
+    contexts = Until("x", 3.0)
     found = make_method("auto", seasons(7), 3, contexts)
     assert isinstance(found, Auto)
     assert found.contexts is contexts
@@ -96,7 +87,7 @@ def test_the_choice_is_a_method_too_and_is_told_how_it_will_be_asked():
 
 def test_contexts_by_time_and_by_number():
     tasks = seasons(10)
-    ((name, (context, target)),) = contexts_until("x", 3.0)(tasks).items()
+    ((name, (context, target)),) = Until("x", 3.0)(tasks).items()
     assert name == "x ≤ 3"
     assert float(context.x.max()) <= 3.0 < float(target.x.min())
     assert {"1", "3"} == set(random_sizes([1, 3, 50])(tasks))
@@ -110,9 +101,9 @@ def test_what_is_refused():
     with pytest.raises(UnknownNameError, match="magic"):
         make_method("magic", seasons(5))
     with pytest.raises(OptionError, match="no input column 'hour'"):
-        contexts_until("hour", 3)(seasons(5))
+        Until("hour", 3)(seasons(5))
     with pytest.raises(DataError, match="both sides"):
-        contexts_until("x", 99)(seasons(5))
+        Until("x", 99)(seasons(5))
     with pytest.raises(OptionError, match="context sizes"):
         random_sizes([])
     with pytest.raises(DataError, match="every task has one point"):
@@ -170,7 +161,7 @@ def test_what_is_asked_ahead_is_calibrated_ahead():
     """Random walks: errors ahead of a context are larger than between its points, and the variance knows."""
     rng = np.random.default_rng(0)
     tasks = Tasks.from_pairs([(np.arange(20.0), rng.normal(size=20).cumsum()) for _ in range(120)])
-    ahead = contexts_until("x", 9)
+    ahead = Until("x", 9)
     informed, blind = (make_method("last value", tasks, 0, given).fit(tasks) for given in (ahead, random_sizes([10])))
     ((_, (context, target)),) = ahead(tasks).items()
     covered = [score(one.predict(context, target), target).summary("coverage_90").mean for one in (informed, blind)]

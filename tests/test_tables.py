@@ -159,3 +159,32 @@ def test_categories_as_numbers_are_refused_with_advice():
     frame = pd.DataFrame({"t": [1, 1], "x": pd.Categorical([1, 2]), "y": [1.0, 2.0]})
     with pytest.raises(DataError, match="holds categories; give each a number"):
         Tasks.from_table(frame, task="t", x="x", y="y")
+
+
+def test_what_is_said_of_whole_tasks_follows_rows_that_were_dropped():
+    frame = pl.DataFrame(
+        {
+            "t": ["c", "a", "b", "a", "d"],
+            "x": [1.0, 2.0, 3.0, 4.0, 5.0],
+            "y": [None, 1.0, 2.0, 3.0, 4.0],
+            "age": [30, 40, 50, None, None],
+        }
+    )
+    tasks = Tasks.from_table(frame, task="t", x="x", y="y", task_x="age", missing="drop")
+    assert tasks.ids == ("a", "b")
+    assert tasks.sizes.tolist() == [2, 1]
+    assert tasks.covariates is not None
+    assert tasks.covariates.flatten().tolist() == [40.0, 50.0]
+    assert [note.split(":")[0] for note in tasks.notes] == [
+        "dropped 1 of 5 rows",
+        "dropped 1 of 4 tasks with no usable row",
+        "dropped 1 of 3 tasks without age",
+    ]
+
+
+def test_rows_of_a_task_need_not_stand_together():
+    frame = pa.table({"t": ["a", "b", "a", "b", "a"], "x": [1, 2, 3, 4, 5], "y": [1.0, 2.0, 3.0, None, 5.0]})
+    with pytest.raises(DataError, match="row 3 of task 'b'"):
+        Tasks.from_table(frame, task="t", x="x", y="y")
+    tasks = Tasks.from_table(frame, task="t", x="x", y="y", missing="drop")
+    assert (tasks.ids, tasks.sizes.tolist()) == (("a", "b"), [3, 1])

@@ -8,11 +8,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from metaprior import DataError, LearnedPrior, MetaGP, OptionError, Tasks, load
+from metaprior import DataError, LearnedPrior, MetaGP, MetapriorWarning, OptionError, Tasks, load
 from metaprior.cli import app
 from metaprior.methods import HyperPosterior, Warped
-from metaprior.selection import Auto, make_method
-from metaprior.selection.portrait import portrait
+from metaprior.selection import Auto, make_method, portrait
 from metaprior.tasks import Covariate
 
 SLOPES = {"plain": 1.0, "rich": 3.0, "none": -1.0}
@@ -119,7 +118,8 @@ def test_tables_go_in_and_come_out(gp, at):
         table.loc[table.groupby("chick").cumcount() >= 2, "weight"] = np.nan
         table.loc[table["chick"] == "c203", "weight"] = np.nan  # nothing is known of it but what it is
         table.loc[table["weight"].isna() & (table["chick"] != "c203"), "diet"] = None  # the known rows say it
-        found = gp.predict(table, "missing")
+        with pytest.warns(MetapriorWarning, match="1 of 4 tasks have no known rows"):
+            found = gp.predict(table, "missing")
         assert set(found["chick"]) == {"c200", "c201", "c202", "c203"}
     elif at == "array":
         found = gp.predict(table, [0.0, 11.0])
@@ -227,7 +227,8 @@ def test_the_commands_take_them(tmp_path):
     assert len(pd.read_csv(out)) == 24
     assert "outside the range" not in found.output
     found = run(app, ["show", str(model), "--json"])
-    low, high = chicks(30)["size"].min(), chicks(30)["size"].max()
+    low, high = load(model).trained_on_.task_x_range[-1]  # of the tasks that were learned from
+    assert chicks(30)["size"].min() <= low < high <= chicks(30)["size"].max()
     said = json.loads(found.stdout)["task inputs"]
     assert said.startswith(
         f"diet (none, plain, rich), size ({low:g} to {high:g}); pictures are of a task with the average"
@@ -283,7 +284,14 @@ def test_a_points_table_has_all_of_them_or_none(gp):
 def test_tasks_without_inputs_keep_what_is_known_of_them(gp):
     table = chicks(3)
     table.loc[table["chick"] == "c1", "day"] = np.nan
-    found = gp.predict(table, [0.0, 1.0], missing="drop")
+    with pytest.warns(MetapriorWarning) as told:
+        found = gp.predict(table, [0.0, 1.0], missing="drop")
+    assert [str(one.message)[:22] for one in told] == [
+        "dropped 6 of 18 rows: ",
+        "dropped 1 of 3 tasks w",
+        "1 of 3 tasks have no k",
+    ]
+    assert all(one.filename == __file__ for one in told)  # where the user called
     assert set(found["chick"]) == {"c0", "c1", "c2"}
 
 

@@ -1,8 +1,12 @@
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from metaprior import DataError, OptionError, Tasks
+from metaprior import tasks as tasks_room
 from tests.problems import mixed, ragged
 
 
@@ -144,6 +148,72 @@ def test_ids_must_match():
         Tasks.from_pairs([([1.0], [1.0])], ids=["a", "b"])
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ids: Tasks.from_pairs([([1.0], [1.0])] * len(ids), ids),
+        lambda ids: Tasks.on_grid([0.0, 1.0], np.zeros((len(ids), 2)), ids),
+        lambda ids: Tasks.from_inputs([[1.0]] * len(ids), ids),
+    ],
+    ids=["pairs", "grid", "inputs"],
+)
+def test_two_tasks_have_two_ids(make):
+    with pytest.raises(DataError, match=r"same id: 'a' \(3 times\), 'b' \(2 times\)\. Give each task an id of its own"):
+        make(["a", "b", "a", "c", "a", "b"])
+    with pytest.raises(DataError, match="same id: 1950"):
+        make([1950, 1950.0])
+    with pytest.raises(DataError, match="cannot name tasks"):
+        make([["a"], ["b"]])
+    assert make([("a", 1), ("a", 2), "a"]).ids == (("a", 1), ("a", 2), "a")
+
+
+def test_a_task_may_be_chosen_twice():
+    twice = ragged(count=3).select([2, 0, 2])
+    assert twice.ids == (2, 0, 2)
+    assert torch.equal(twice[0].y, twice[2].y)
+    assert Tasks.empty(twice.ids, 1, 1).ids == twice.ids
+    assert twice.joined(Tasks.empty(twice.ids, 1, 1)).ids == twice.ids
+
+
+def test_one_array_of_points_for_every_task():
+    tasks = Tasks.from_pairs([([0.0, 1.0], [1.0, 2.0]), ([5.0], [3.0])], ["a", "b"])
+    known = tasks.with_task_x({"age": [50, 60]}).select([1, 0, 1])
+    found = known.at_points([7, 8, 9])
+    assert found.ids == ("b", "a", "b")
+    assert found.sizes.tolist() == [3, 3, 3]
+    assert found.x.flatten().tolist() == [7.0, 8.0, 9.0] * 3
+    assert found.x.dtype == torch.float64
+    assert (found.p, found.covariates, found.columns) == (0, None, known.columns)
+    same = Tasks.from_inputs([[7.0, 8.0]] * 2, ["a", "b"])
+    assert torch.equal(tasks.at_points(torch.tensor([[7.0], [8.0]])).x, same.x)
+    for wrong, message in (
+        ([1.0, np.nan, np.inf], r"NaN or infinity in 2 points \(the first is row 1"),
+        ([], "no points to predict at"),
+        (["a"], "not an array of numbers"),
+        (np.zeros((1, 1, 1)), "3 dimensions"),
+    ):
+        with pytest.raises(DataError, match=message):
+            tasks.at_points(wrong)
+
+
+def test_the_files_of_the_room_do_not_import_each_other_in_a_circle():
+    """Each file alone, by what it imports at its top: nothing comes back to where it began."""
+    folder = Path(tasks_room.__file__).parent
+    found = {path.stem: _imported(path) for path in folder.glob("*.py") if path.stem != "__init__"}
+    while found:
+        leaves = {name for name, others in found.items() if not others & set(found)}
+        assert leaves, f"a circle among {sorted(found)}"
+        found = {name: others for name, others in found.items() if name not in leaves}
+
+
+def _imported(path):
+    """Files of the same room that a file imports, wherever in it."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    modules = [node.module for node in nodes if node.module and node.module.startswith("metaprior.tasks")]
+    assert "metaprior.tasks" not in modules  # the room's own door
+    return {module.removeprefix("metaprior.tasks.") for module in modules}
+
+
 def test_nan_and_infinity_are_counted_and_placed():
     pairs = [([0.0, np.nan], [1.0, 2.0]), ([1.0, 2.0], [np.inf, np.nan])]
     with pytest.raises(DataError, match=r"column 'x': 1 \(row 1 of task 0\); column 'y': 2 .*missing='drop'"):
@@ -168,6 +238,9 @@ def test_empty_tasks():
     tasks = Tasks.empty(["a", "b"], 2, 3)
     assert (len(tasks), tasks.d, tasks.p) == (2, 2, 3)
     assert tasks.sizes.tolist() == [0, 0]
+    assert tasks.x.dtype == tasks.y.dtype == torch.float64
+    with pytest.raises(DataError, match="at least one id"):
+        Tasks.empty([], 1, 1)
 
 
 def test_dropping_everything_is_an_error():

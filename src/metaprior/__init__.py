@@ -4,13 +4,14 @@ from metaprior.baselines import FPCA, MAML
 from metaprior.errors import (
     DataError,
     MetapriorError,
+    MetapriorWarning,
     NotFittedError,
     NumericalError,
     OptionError,
     OutputError,
     UnknownNameError,
 )
-from metaprior.inference import Conditional, Evidence, Method, Posterior, Predictive, condition, evidence
+from metaprior.inference import Conditional, Evidence, Method, Posterior, condition, evidence
 from metaprior.learning import Training, meta_train
 from metaprior.methods import Combination, HyperPosterior, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
@@ -51,6 +52,7 @@ __all__ = [
     "LearnedPrior",
     "MetaGP",
     "MetapriorError",
+    "MetapriorWarning",
     "Method",
     "Mixture",
     "NotFittedError",
@@ -58,7 +60,6 @@ __all__ = [
     "OptionError",
     "OutputError",
     "Posterior",
-    "Predictive",
     "Prior",
     "Scaler",
     "Scores",

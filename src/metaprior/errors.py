@@ -6,7 +6,10 @@ Every error a user can cause is a `MetapriorError`; the command line turns it in
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
 
 
 class MetapriorError(Exception):
@@ -41,3 +44,23 @@ class OutputError(MetapriorError, OSError):
 
 class NotFittedError(MetapriorError, RuntimeError):
     """A model asked to predict before it was fitted."""
+
+
+class MetapriorWarning(UserWarning):
+    """Something a user of the Python API should know."""
+
+
+@contextmanager
+def numerical(what: str) -> Iterator[None]:
+    """A failure of torch's linear algebra inside becomes a `NumericalError` that says what was being computed.
+
+    `with numerical("the components of the curves"): …`, or `@numerical("…")` on a function.
+    """
+    try:
+        yield
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise NumericalError(
+            f"{what} cannot be computed: {str(error).rstrip('.')}. Likely (a) values so large or so small that their "
+            "products overflow or vanish: use other units; (b) tasks or points that repeat each other, which leaves "
+            "something undetermined: leave repeats out, or allow more noise."
+        ) from error

@@ -15,9 +15,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
-from metaprior.priors import FixedNoise, LearnedNoise, Prior
-from metaprior.priors.kernels import kernel_features, kernel_matrix
-from metaprior.priors.means import mean_values
+from metaprior.priors import FixedNoise, LearnedNoise, Prior, kernel_features, kernel_matrix, mean_values
 from metaprior.tasks import Scaler, Tasks
 
 

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
-from metaprior.inference import Gathered, Method
-from metaprior.tasks import Columns, Missing, Tasks
-from metaprior.tasks.tables import holds_dates, task_columns, task_ids
-from metaprior.tasks.trained_on import as_written
+from metaprior.inference import Gathered, Posterior
+from metaprior.tasks import Columns, Missing, Tasks, as_written, holds_dates, task_columns, task_ids
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +51,7 @@ class Predicted(NamedTuple):
     notes: tuple[str, ...]
 
 
-def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Predicted:
+def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Predicted:
     """Condition on each task's rows of a table, and predict.
 
     at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty.
@@ -65,10 +63,10 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
     _check_size(points, wanted.samples)
-    posterior = method.predict(context, points)
+    conditional = method.condition(context)
+    posterior, usual = conditional.at(points), conditional.plausibility
     if columns.task_x:
-        notes = (*notes, *method.trained_on_.unlike(context))  # type: ignore[attr-defined]
-    usual = plausible(method, context)
+        notes = (*notes, *method.trained_on_.unlike(context))
     strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
     if len(strange):
         posterior, said = _unlike(method, context, points, posterior, strange, wanted.fallback)
@@ -88,27 +86,16 @@ def predict_table(method: Method, columns: Columns, table: Any, at: Any, wanted:
     return Predicted(_as_dates(written, frame, columns.x).to_native(), notes)
 
 
-def plausible(method: Any, context: Tasks) -> Tensor | None:
-    """How usual each context is for a method that can tell; None for others."""
-    ask = getattr(method, "plausibility", None)
-    found: Tensor | None = None if ask is None else ask(context)
-    return found
-
-
 def _unlike(
-    method: Any, context: Tasks, points: Tasks, posterior: Any, strange: Tensor, fallback: bool
-) -> tuple[Any, str]:
+    method: Any, context: Tasks, points: Tasks, posterior: Posterior, strange: Tensor, fallback: bool
+) -> tuple[Posterior, str]:
     """The posterior where some tasks are unlike the past ones, and a word on it."""
     names = ", ".join(str(points.ids[i]) for i in strange[:3].tolist()) + (", …" if len(strange) > 3 else "")
     said = f"{len(strange):,} of {len(points):,} tasks are unlike those the prior was learned from ({names})"
     if not fallback:
         return posterior, f"{said}: see the column plausibility, or ask for a fallback to their own points alone."
-    usual = torch.ones(len(points), dtype=torch.bool)
-    usual[strange] = False
-    parts = []
-    for which, by in ((torch.nonzero(usual)[:, 0], method), (strange, method.fallback_)):
-        if len(which):
-            parts.append((which, by.predict(context.select(which), points.select(which))))
+    alone = method.fallback_.predict(context.select(strange), points.select(strange))
+    parts = [(torch.arange(len(points)), posterior), (strange, alone)]
     return Gathered(points, parts), f"{said}: they are predicted from their own points alone."
 
 
@@ -121,7 +108,7 @@ def _check_size(points: Tasks, samples: int) -> None:
         )
 
 
-def predicted_columns(posterior: Any, targets: Sequence[str], wanted: Wanted) -> dict[str, Array]:
+def predicted_columns(posterior: Posterior, targets: Sequence[str], wanted: Wanted) -> dict[str, Array]:
     """mean, sd, lower and upper, then quantiles and samples; with the target's name before where there are several."""
     about = posterior.function if wanted.latent else posterior
     lower, upper = about.interval(wanted.level)

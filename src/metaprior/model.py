@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -14,11 +14,11 @@ from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError, OptionError
+from metaprior.errors import DataError, MetapriorWarning, NotFittedError, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
-from metaprior.files import Saved, State, load_method
+from metaprior.files import State, load_method
 from metaprior.frames import Wanted, predict_table
-from metaprior.inference import Method, Predictive
+from metaprior.inference import Conditional, KeptMethod, Method, Posterior
 from metaprior.learning import Training
 from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior
@@ -27,7 +27,7 @@ from metaprior.selection import Auto
 from metaprior.tasks import Missing, Scaler, Tasks, as_tasks, check_task_x
 
 
-class MetaGP(Saved):
+class MetaGP(KeptMethod):
     """A Gaussian process whose prior is meta-learned.
 
         gp = MetaGP().fit(tasks)
@@ -79,6 +79,8 @@ class MetaGP(Saved):
         runs; where there is one of the same training, it goes on there.
         """
         given = as_tasks(tasks, task=task, x=x, y=y, task_x=task_x, missing=missing)
+        if given is not tasks:
+            _warn(note for note in given.notes if note.startswith("dropped"))
         method = self._make()
         if start is None:
             self.method_ = method.fit(given, checkpoint=checkpoint)
@@ -91,12 +93,28 @@ class MetaGP(Saved):
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
         return self
 
-    def condition(self, x: Any, y: Any, *, task_x: Mapping[str, Any] | None = None) -> Conditioned:
+    def condition(self, x: Any, y: Any = None, *, task_x: Mapping[str, Any] | None = None) -> Conditional[Posterior]:
         """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`.
 
-        task_x: what is known of the task as a whole, where the prior was learned with that: `{"diet": "rich"}`.
+        Or on the contexts of many tasks at once: `gp.condition(tasks)`. Everything that is asked of it later is a view
+        of what is computed now. task_x: what is known of the one task as a whole, where the prior was learned with
+        that: `{"diet": "rich"}`.
         """
         self._check_fitted()
+        known, context = self.trained_on_.columns, x
+        if not isinstance(x, Tasks):
+            if y is None:
+                raise DataError("give the known points of one task, condition(x, y), or Tasks.")
+            context = self._one_task(x, y, task_x)
+        for what, found, count in (("input", context.d, len(known.x)), ("target", context.p, len(known.y))):
+            if found != count:
+                raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
+        if known.task_x:
+            check_task_x(known.task_x, context)
+        conditional: Conditional[Posterior] = self.method_.condition(context)
+        return conditional
+
+    def _one_task(self, x: Any, y: Any, task_x: Mapping[str, Any] | None) -> Tasks:
         columns = self.trained_on_.columns
         if len(x) == len(y) == 0:
             context = Tasks.empty(["new task"], len(columns.x), len(columns.y))
@@ -107,21 +125,10 @@ class MetaGP(Saved):
             ordered = sorted(task_x, key=lambda name: order.get(name, len(order)))
             context = context.with_task_x({name: [task_x[name]] for name in ordered}, columns.task_x)
             check_task_x(columns.task_x, context)
-        return self.condition_tasks(context)
-
-    def condition_tasks(self, context: Tasks) -> Conditioned:
-        """The prior conditioned on the contexts of many tasks at once."""
-        self._check_fitted()
-        known = self.trained_on_.columns
-        for what, found, count in (("input", context.d, len(known.x)), ("target", context.p, len(known.y))):
-            if found != count:
-                raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
-        if known.task_x:
-            check_task_x(known.task_x, context)
-        return Conditioned(self.method_, context)
+        return context
 
     @overload
-    def predict(self, context: Tasks, at: Any) -> Predictive: ...
+    def predict(self, context: Tasks, at: Any) -> Posterior: ...
     @overload
     def predict(self, context: Any, at: Any, **wanted: Any) -> Any: ...
     def predict(self, context: Any, at: Any, **wanted: Any) -> Any:
@@ -130,21 +137,23 @@ class MetaGP(Saved):
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
         quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from their own
-        points alone).
+        points alone). What a reader of the table should know (tasks unlike the past ones, rows that were left out) is
+        said in warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
             if wanted:
                 raise OptionError(
                     f"{', '.join(wanted)} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9)."
                 )
-            return self.condition_tasks(context).at(at)
+            return super().predict(context, at)
         self._check_fitted()
-        return predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted)).table
+        table, notes = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+        _warn(notes)
+        return table
 
-    @property
-    def plausibility(self) -> Callable[[Tasks], Tensor] | None:
-        """How usual each context is, from 0 to 1: `gp.plausibility(context)`. None where the prior was not chosen."""
-        return self.method_.plausibility if isinstance(getattr(self, "method_", None), Auto) else None
+    def plausibility(self, context: Tasks) -> Tensor | None:
+        """How usual each context is, from 0 to 1; None where the prior was not chosen on past tasks."""
+        return self.condition(context).plausibility
 
     @property
     def fallback_(self) -> Method:
@@ -265,16 +274,7 @@ def load(path: str | Path) -> MetaGP:
     return MetaGP.load(path)
 
 
-@dataclass(frozen=True, eq=False)
-class Conditioned:
-    """A fitted method with what is known of some tasks. `at` gives the posterior at points of the same tasks."""
-
-    method: Method
-    context: Tasks
-
-    def at(self, points: Any) -> Predictive:
-        """The posterior at these points: `Tasks` with the same ids, or one array of points for every task."""
-        if not isinstance(points, Tasks):
-            ids = self.context.ids
-            points = Tasks.from_inputs([points] * len(ids), ids)
-        return self.method.predict(self.context, points)
+def _warn(notes: Iterable[str]) -> None:
+    """Each note once, where the user called."""
+    for note in dict.fromkeys(notes):
+        warnings.warn(note, MetapriorWarning, stacklevel=3)

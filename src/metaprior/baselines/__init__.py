@@ -2,10 +2,10 @@
 
 from metaprior.baselines.fit_on_target import MeanFitOnTarget
 from metaprior.baselines.fpca import FPCA, ComponentScores
-from metaprior.baselines.maml import MAML
+from metaprior.baselines.maml import MAML, MetaUpdates, RandomEpisodes, Start
 from metaprior.baselines.network import NeuralNetwork
 from metaprior.baselines.per_task import GPPerTask
-from metaprior.baselines.points import Contexts, PointMethod, VarianceBySize
+from metaprior.baselines.points import PointMethod, VarianceBySize
 from metaprior.baselines.refitted import RefittedRBF
 from metaprior.baselines.simple import ContextMean, LastValue
 
@@ -14,12 +14,14 @@ __all__ = [
     "MAML",
     "ComponentScores",
     "ContextMean",
-    "Contexts",
     "GPPerTask",
     "LastValue",
     "MeanFitOnTarget",
+    "MetaUpdates",
     "NeuralNetwork",
     "PointMethod",
+    "RandomEpisodes",
     "RefittedRBF",
+    "Start",
     "VarianceBySize",
 ]

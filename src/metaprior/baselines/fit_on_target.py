@@ -9,13 +9,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from metaprior.inference import Conditional, ContextBatch, Posterior
-from metaprior.inference.evidence import at_inputs, check_fits, covariance_matrix
-from metaprior.inference.factor import factor, inverse, mean_over
+from metaprior.inference import (
+    ContextBatch,
+    GaussianConditional,
+    Method,
+    at_inputs,
+    check_fits,
+    covariance_matrix,
+    factor,
+    inverse,
+    mean_over,
+)
 from metaprior.priors import DeepMean, DeepMeans, NetworkOptions, Prior
 from metaprior.progress import progress_bar
-from metaprior.tasks import Padded, Tasks
-from metaprior.tasks.batches import padded
+from metaprior.tasks import Padded, Tasks, padded
 
 POINTS = 4096
 """Points of some contexts that are fitted at a time: what the networks make of them then stays in the cache …"""
@@ -27,7 +34,7 @@ CHECK_EVERY = 50
 """Steps between two looks at the evidence."""
 
 
-class MeanFitOnTarget:
+class MeanFitOnTarget(Method):
     """Kernel and noise of a prior, fixed; a mean network fitted on each context until its evidence stops improving.
 
     There is no early stopping. All targets are fitted together by Adam, each with a network of its own; all start from
@@ -57,8 +64,8 @@ class MeanFitOnTarget:
         self.start_ = DeepMean(tasks.d, tasks.p, seed=2 * self.seed, **options)
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> Posterior:
-        """The posterior of each task around its own mean."""
+    def condition(self, context: Tasks) -> GaussianConditional:
+        """Each task around a mean of its own."""
         check_fits(self.prior, context)
         laid_out, parts = padded(context), []
         label = self.progress if isinstance(self.progress, str) else "fitting on targets"
@@ -67,7 +74,7 @@ class MeanFitOnTarget:
                 own = batch.to(self.prior.like)
                 parts.append(ContextBatch(self._fitted(own), own, context))
                 advance(f"{own.mask.shape[1]} points")
-        return Conditional(context, parts).at(at)
+        return GaussianConditional(context, parts)
 
     def _fitted(self, batch: Padded) -> Prior:
         means = DeepMeans(self.start_, len(batch.tasks)).to(self.prior.like.device)

@@ -11,15 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError, OptionError
-from metaprior.files import Saved, State
-from metaprior.inference import UserPosterior, condition
-from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.errors import DataError, NotFittedError, NumericalError, OptionError, numerical
+from metaprior.files import State
+from metaprior.inference import KeptMethod, UserConditional, condition
+from metaprior.learning import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
 from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
-from metaprior.seeds import generator_of
-from metaprior.tasks import Scaler, Tasks, TrainedOn
-from metaprior.tasks.batches import padded
+from metaprior.splits import k_folds, to_stop_by
+from metaprior.tasks import Scaler, Tasks, TrainedOn, padded
 
 SIZES = (5, 10, 20, 40)
 MOST = 60
@@ -54,7 +53,7 @@ class ComponentScores:
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt().mT
 
 
-class FPCA(Saved):
+class FPCA(KeptMethod):
     """`y = μ(x) + Σ ξ_k φ_k(x) + ε` with orthonormal φ_k and independent scores ξ_k of variance λ_k.
 
     It is the Gaussian-process prior with a mean and a low-rank kernel in a basis (the paper's proposition); EM
@@ -106,11 +105,10 @@ class FPCA(Saved):
         self.trained_on_ = TrainedOn.of(tasks)
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
-        """The posterior of each curve, given some of its points."""
+    def condition(self, context: Tasks) -> UserConditional:
+        """Each curve, given some of its points."""
         self._check_fitted()
-        conditional = condition(self.prior_, self.scaler_.scale(context))
-        return UserPosterior(conditional.at(self.scaler_.scale(at)), at, self.scaler_)
+        return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_, context)
 
     def mean_function(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n p"]:
         """`μ` at some points."""
@@ -124,6 +122,7 @@ class FPCA(Saved):
         return values
 
     @torch.no_grad()
+    @numerical("the scores of the curves")
     def scores(self, tasks: Tasks) -> ComponentScores:
         """`ξ` of each curve, given its points."""
         self._check_fitted()
@@ -248,7 +247,7 @@ class FPCA(Saved):
                     for k, (training, _) in enumerate(parts)
                 ]
                 judged = [evidence_of(judge, model) for (_, judge), model in zip(parts, models, strict=True)]
-            except DataError:
+            except (DataError, NumericalError):
                 if self.size is not None or self.knots is not None or isinstance(self.basis, Basis):
                     raise
                 return  # a fold does not determine so many functions
@@ -270,16 +269,13 @@ class FPCA(Saved):
         if isinstance(self.held_out, Tasks):
             return [(tasks, self.scaler_.scale(self.held_out))]
         if self.held_out is not None:
-            judge, training = tasks.split(self.held_out, self.seed)
-            return [(training, judge)]
+            return [to_stop_by(tasks, self.held_out, self.seed)]
         if len(tasks) < 4:
             return []
-        order = torch.randperm(len(tasks), generator=generator_of(self.seed))
-        parts = order.tensor_split(min(FOLDS, len(tasks)))
-        every = range(len(parts))
-        rest = [torch.cat([parts[j] for j in every if j != i]).sort().values for i in every]
-        return [(tasks.select(rest[i]), tasks.select(parts[i].sort().values)) for i in every]
+        folds = k_folds(len(tasks), FOLDS, self.seed)
+        return [(tasks.select(fold.train), tasks.select(fold.judge)) for fold in folds]
 
+    @numerical("the components of the curves")
     def _keep(self, model: MixedEffects) -> None:
         """The same model with its components orthogonal, most important first, and signs that tell nothing fixed."""
         directions, roots, _ = torch.linalg.svd(model.loadings, full_matrices=False)

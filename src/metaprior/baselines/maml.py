@@ -13,16 +13,15 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from metaprior.baselines.network import network_of, network_state
-from metaprior.baselines.points import Contexts, PointMethod, random_contexts
+from metaprior.baselines.points import PointMethod
 from metaprior.errors import OptionError
 from metaprior.files import State
-from metaprior.inference.evidence import LOG_2PI
-from metaprior.learning import Training, train
-from metaprior.learning.updates import Stochastic
+from metaprior.inference import LOG_2PI
+from metaprior.learning import Stochastic, Training, train
 from metaprior.priors import Network, NetworkOptions
 from metaprior.seeds import generator_of
-from metaprior.tasks import ContextTarget, Scaler, Task, Tasks
-from metaprior.tasks.batches import buckets, pad
+from metaprior.splits import Contexts
+from metaprior.tasks import ContextTarget, Scaler, Task, Tasks, buckets, pad
 
 POINTS = 32
 """Points of a task that one update looks at, at most: its context and its target together."""
@@ -121,7 +120,7 @@ class MAML(PointMethod):
             network, self.inner_rate, self.inner_steps, learn_rates=self.learn_rates, first_order=self.first_order
         )
         updates = MetaUpdates(self.start_, self._episodes(training), self.rate)
-        splits = list(self.contexts(held_out) if self.contexts else random_contexts(held_out, self.seed))
+        splits = self.asked(held_out)
         self.training_ = train(
             self.start_,
             updates,
@@ -167,7 +166,7 @@ class MAML(PointMethod):
         scale = self.scaler_.scale
         if self.contexts is None:
             return RandomEpisodes(scale(training), self.batch_size, self.seed)
-        splits = [ContextTarget(scale(context), scale(target)) for context, target in self.contexts(training)]
+        splits = [ContextTarget(scale(context), scale(target)) for context, target in self.asked(training)]
         return GivenEpisodes(splits, self.batch_size, self.seed)
 
     def _log_density(self, splits: Sequence[ContextTarget]) -> float:

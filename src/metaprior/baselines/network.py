@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metaprior.baselines.points import Contexts, PointMethod
+from metaprior.baselines.points import PointMethod
 from metaprior.files import State
-from metaprior.inference.evidence import LOG_2PI
-from metaprior.learning import Training, train
-from metaprior.learning.updates import LBFGS
+from metaprior.inference import LOG_2PI
+from metaprior.learning import LBFGS, Training, train
 from metaprior.priors import ACTIVATIONS, DeepMean, Network, NetworkOptions
+from metaprior.splits import Contexts
 from metaprior.tasks import Inputs, Scaler, Tasks, on_one_grid
 
 

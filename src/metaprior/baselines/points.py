@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,18 +13,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, NotFittedError
-from metaprior.files import Saved, State
-from metaprior.inference import IndependentGaussians
+from metaprior.files import State
+from metaprior.inference import Conditional, IndependentGaussians, KeptMethod
+from metaprior.splits import Contexts, Doubling, to_stop_by
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
-
-Contexts = Callable[[Tasks], Iterable[ContextTarget]]
-"""How tasks are split into contexts and targets, in one or several ways: as they will be at prediction."""
 
 LEAST = 30
 """A variance is estimated from this many tasks with contexts of similar size, or more."""
 
 
-class PointMethod(Saved):
+class PointMethod(KeptMethod):
     """A method whose answer is one value per point.
 
     Its variance is the mean squared error on held-out meta-tasks, by context size. contexts: how those are split; by
@@ -38,23 +36,22 @@ class PointMethod(Saved):
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn from the meta-tasks, all but the held-out ones, and the variance from those."""
-        if isinstance(self.held_out, Tasks):
-            held_out, training = self.held_out, tasks
-        else:
-            held_out, training = tasks.split(self.held_out, self.seed)
+        training, held_out = to_stop_by(tasks, self.held_out, self.seed)
         self.learn(training, held_out)
-        contexts = self.contexts or (lambda given: random_contexts(given, self.seed))
-        self.variance_ = VarianceBySize.of(self, contexts(held_out))
+        self.variance_ = VarianceBySize.of(self, self.asked(held_out))
         self.trained_on_ = TrainedOn.of(tasks)
+        if isinstance(self.held_out, Tasks):  # what decided the variance has been seen too
+            self.trained_on_ = self.trained_on_.and_of(held_out)
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> IndependentGaussians:
-        """Each value on its own, with the variance for a context of this size."""
+    def asked(self, tasks: Tasks) -> list[ContextTarget]:
+        """The tasks split as they will be at prediction, in every way."""
+        return list((self.contexts or Doubling(self.seed))(tasks).values())
+
+    def condition(self, context: Tasks) -> PointConditional:
+        """What the method makes of each context."""
         self._check_fitted()
-        if at.ids != context.ids:
-            raise DataError("points and context must hold the same tasks in the same order.")
-        variance = self.variance_.at(context.sizes)[at.task_of_row]
-        return IndependentGaussians(at, self.values(context, at), variance)
+        return PointConditional(self, context)
 
     def state(self) -> State:
         """What was learned and the variance by context size, for a file."""
@@ -92,6 +89,18 @@ class PointMethod(Saved):
         """The predicted value at each point."""
 
 
+class PointConditional(Conditional[IndependentGaussians]):
+    """Contexts as a point method knows them: it looks at them whenever it is asked, for there is nothing to factor."""
+
+    def __init__(self, method: PointMethod, context: Tasks) -> None:
+        self.method, self.context = method, context
+
+    def posterior(self, points: Tasks) -> IndependentGaussians:
+        """Each value on its own, with the variance for a context of this size."""
+        variance = self.method.variance_.at(self.context.sizes)[points.task_of_row]
+        return IndependentGaussians(points, self.method.values(self.context, points), variance)
+
+
 @dataclass(frozen=True, eq=False)
 class VarianceBySize:
     """Variances at some context sizes, interpolated in the logarithm of the size and constant beyond."""
@@ -106,8 +115,7 @@ class VarianceBySize:
         for context, target in splits:
             squares = (method.values(context, target) - target.y).square()
             keep = target.sizes > 0
-            sums = torch.zeros(len(target), target.p, dtype=torch.float64).index_add_(0, target.task_of_row, squares)
-            errors.append(sums[keep] / target.sizes[keep, None])
+            errors.append(target.summed(squares)[keep] / target.sizes[keep, None])
             sizes.append(context.sizes[keep])
         if sum(map(len, sizes)) == 0:
             raise DataError("no held-out meta-task has a point to predict: the variance needs some. Give more tasks.")
@@ -130,11 +138,3 @@ class VarianceBySize:
         where, known = np.log1p(sizes.numpy()), np.log1p(self.sizes.numpy())
         columns = [np.interp(where, known, column.numpy()) for column in self.variances.unbind(1)]
         return torch.from_numpy(np.stack(columns, axis=1))
-
-
-def random_contexts(tasks: Tasks, seed: int) -> Iterable[ContextTarget]:
-    """The tasks split at random into contexts of 0, 1, 2, 4, 8 … points, as far as some have more."""
-    size = 0
-    while bool((tasks.sizes > size).any()):
-        yield tasks.select(tasks.sizes > size).context_target(size, seed + size)
-        size = max(2 * size, 1)

@@ -10,18 +10,16 @@ import torch
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from metaprior.inference import Conditional, ContextBatch, Posterior, task_evidence
-from metaprior.inference.evidence import check_fits
-from metaprior.learning.updates import LBFGS
+from metaprior.inference import ContextBatch, GaussianConditional, Method, check_fits, task_evidence
+from metaprior.learning import LBFGS
 from metaprior.priors import Prior
-from metaprior.tasks import Padded, Tasks
-from metaprior.tasks.batches import padded
+from metaprior.tasks import Padded, Tasks, padded
 
 SMALLEST = 1e-5
 """The shortest lengthscale: a context of pure noise would otherwise drive it to zero."""
 
 
-class RefittedRBF:
+class RefittedRBF(Method):
     """The mean and noise of a prior; variance and lengthscale of an RBF kernel by evidence on each context alone.
 
     All contexts are fitted together, each with its own two parameters.
@@ -35,14 +33,14 @@ class RefittedRBF:
         check_fits(self.prior, tasks)
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> Posterior:
-        """The posterior of each task under its own kernel."""
+    def condition(self, context: Tasks) -> GaussianConditional:
+        """Each task under a kernel of its own."""
         check_fits(self.prior, context)
         parts = []
         for batch in padded(context):
             own = batch.to(self.prior.like)
             parts.append(ContextBatch(self._refit(own, context.ids), own, context))
-        return Conditional(context, parts).at(at)
+        return GaussianConditional(context, parts)
 
     def _refit(self, batch: Padded, ids: Sequence[Hashable]) -> Prior:
         shape = torch.Size([len(batch.tasks)])

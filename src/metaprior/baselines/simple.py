@@ -61,8 +61,9 @@ class ContextMean(_FromContext):
 
     def values(self, context: Tasks, at: Tasks) -> Float[Tensor, "N p"]:
         """The mean of each point's task."""
-        sums = torch.zeros(len(context), context.p, dtype=torch.float64).index_add_(0, context.task_of_row, context.y)
-        return self._where_known(context, at, (sums / context.sizes.clamp(min=1)[:, None])[at.task_of_row])
+        return self._where_known(
+            context, at, (context.summed(context.y) / context.sizes.clamp(min=1)[:, None])[at.task_of_row]
+        )
 
 
 def _ranks(context: Tasks, at: Tasks) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]

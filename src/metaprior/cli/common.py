@@ -14,9 +14,8 @@ from rich.console import Console
 
 from metaprior.data import COLUMNS, read_table
 from metaprior.errors import DataError, OptionError
-from metaprior.selection import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
-from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn
-from metaprior.tasks.tables import in_days
+from metaprior.splits import Contexts, Until, default_sizes, random_sizes
+from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, in_days
 
 
 class Screen:
@@ -150,15 +149,13 @@ def shown_range(trained_on: TrainedOn, k: int) -> str:
     return f"{days[0]} to {days[1]}"
 
 
-def chosen_contexts(
-    context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen
-) -> ContextsBySetting:
+def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen) -> Contexts:
     """`--context 1,3,5` or `--context-until hour=24`; by default sizes that suit the tasks."""
     if context and until:
         raise OptionError("give --context or --context-until, not both.")
     if until:
         name, _, value = until.partition("=")
-        return contexts_until(name.strip(), number_or_date(value, f"--context-until {until}", "COLUMN=NUMBER"))
+        return Until(name.strip(), number_or_date(value, f"--context-until {until}", "COLUMN=NUMBER"))
     if context:
         try:
             sizes = [int(part) for part in context.split(",")]
@@ -175,12 +172,6 @@ def chosen_contexts(
                 screen.say(f"note: no task has more than {n} points: nothing is scored from {n}.")
         return found
     return random_sizes(default_sizes(tasks), seed)
-
-
-def hold_out(tasks: Tasks, seed: int) -> tuple[Tasks | None, Tasks]:
-    """Tasks to stop and to score by, if any can be spared, and the rest to learn from."""
-    share = spare(tasks)
-    return (None, tasks) if share is None else tasks.split(share, seed)
 
 
 def figure_text(found: dict[str, Any]) -> str:

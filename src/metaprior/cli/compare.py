@@ -11,13 +11,13 @@ from metaprior.experiments import Results
 from metaprior.model import MetaGP
 from metaprior.output import check_file, prepare_folder, write_whole
 from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
-from metaprior.selection import ContextsBySetting, compare, make_method
-from metaprior.selection.portrait import described_scores
+from metaprior.selection import compare, described_scores, make_method
+from metaprior.splits import Contexts
 from metaprior.tasks import Tasks
 
 
 def compare_methods(
-    tasks: Tasks, contexts: ContextsBySetting, methods: Sequence[str], folds: int, seed: int, folder: Path,
+    tasks: Tasks, contexts: Contexts, methods: Sequence[str], folds: int, seed: int, folder: Path,
     out: Path | None, screen: Screen,
 ) -> None:  # fmt: skip
     """Cross-validate, write results and report, say which prior to use, and keep it if asked."""

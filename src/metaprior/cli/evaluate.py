@@ -11,8 +11,8 @@ from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_task
 from metaprior.inference import Method
 from metaprior.model import load
 from metaprior.scoring import Scores, evaluate, paired_difference
-from metaprior.selection import ContextsBySetting
-from metaprior.tasks import Tasks
+from metaprior.splits import Contexts
+from metaprior.tasks import Tasks, resolution
 
 SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
@@ -32,21 +32,21 @@ def evaluate_model(
             f"{seen[0]!r}): their scores are too good."
         )
     contexts = chosen_contexts(context, until, tasks, seed, screen)
-    splits, rivals = contexts(tasks), _rivals(tasks, contexts)
+    splits, rivals, steps = contexts(tasks), _rivals(tasks, contexts), resolution(tasks)
     found: dict[str, Any] = {}
     for setting, split in splits.items():
-        scores = {name: evaluate(one, *split) for name, one in {model: method, **rivals}.items()}
+        scores = {name: evaluate(one, *split, steps) for name, one in {model: method, **rivals}.items()}
         found[setting] = {name: _summaries(one) for name, one in scores.items()}
         _show_scores(setting, scores, screen)
     screen.result(found)
 
 
-def _rivals(tasks: Tasks, contexts: ContextsBySetting) -> dict[str, Method]:
+def _rivals(tasks: Tasks, contexts: Contexts) -> dict[str, Method]:
     """`last value` and `gp per task`, with the units and variances of these very tasks: they are not disadvantaged."""
     rivals: dict[str, Method] = {"gp per task": GPPerTask().fit(tasks)}
     if tasks.d == 1 and len(tasks) > 1:
-        split = None if contexts.at_random else lambda given: contexts(given).values()
-        rivals["last value"] = LastValue(contexts=split, held_out=tasks).fit(tasks)
+        asked = None if contexts.at_random else contexts
+        rivals["last value"] = LastValue(contexts=asked, held_out=tasks).fit(tasks)
     return rivals
 
 

@@ -6,43 +6,44 @@ from pathlib import Path
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, figure_text, hold_out
+from metaprior.cli.common import Screen, figure_text
 from metaprior.errors import OptionError
 from metaprior.model import MetaGP, load
 from metaprior.output import check_file
-from metaprior.selection import Auto, default_sizes, random_sizes
-from metaprior.selection.portrait import held_out_scores
-from metaprior.tasks import Columns, Tasks, TrainedOn
+from metaprior.selection import Auto, held_out_scores
+from metaprior.splits import Roles, default_sizes, random_sizes, roles_of
+from metaprior.tasks import Columns, Tasks
 
 
 def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resume: bool, screen: Screen) -> None:
-    """Meta-learn, score on held-out tasks beside `vanilla`, and write the model."""
+    """Meta-learn, score on tasks that had no say in it, and write the model."""
     check_file(out)
     checkpoint = out.with_name(f".{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
     auto = gp.mean is None and gp.kernel is None
-    held, training = (None, tasks) if auto else _held_out(tasks, start, gp.options["seed"], screen)
+    roles = Roles(tasks, None, None) if auto else _roles(tasks, start, gp.options["seed"], screen)
     if not auto:
-        gp.options["held_out"] = held
+        gp.options["held_out"] = roles.stop
     if resume and not checkpoint.exists():
         screen.say("there is nothing to resume: learning starts anew.")
     try:
-        gp.fit(training, start=start, checkpoint=checkpoint)
+        gp.fit(roles.train, start=start, checkpoint=checkpoint)
     except KeyboardInterrupt:
         if checkpoint.exists():
             screen.say("stopped; the training so far is kept: add --resume to go on.")
         raise
-    takes = bool(gp.method_.trained_on_.columns.task_x)
+    takes = bool(gp.trained_on_.columns.task_x)
     if tasks.columns.task_x and not takes:
         screen.say("note: the prior makes no use of the task columns, and does not ask for them again.")
-    gp.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None), task_x=takes)
-    gp.save(out)  # nothing that comes now can lose it
-    if auto:
-        _tell_choice(gp.method_, screen)
-    else:
-        screen.say(f"learned in {gp.training_.epochs} epochs, {gp.training_.seconds:.1f} s ({gp.training_.stopped})")
-        _score_held_out(gp, training, held, screen)
+    try:
+        if auto:
+            _tell_choice(gp.method_, screen)
+        else:
+            training = gp.training_
+            screen.say(f"learned in {training.epochs} epochs, {training.seconds:.1f} s ({training.stopped})")
+            _score(gp, roles, screen)
+    finally:  # nothing that goes wrong now can lose it
         gp.save(out)
     where = "START:STOP:STEP" if tasks.d == 1 else "POINTS.csv"
     screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at {where} --out predictions.csv")
@@ -50,20 +51,12 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     screen.result({"model": str(out), "tasks": len(tasks), **found})
 
 
-def _held_out(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> tuple[Tasks | None, Tasks]:
-    """Tasks to stop and to score by, none of which the model has learned from before; and the rest."""
+def _roles(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Roles:
+    """Tasks to train on, to stop by and to judge by; a model has learned from none of the last two before."""
     known = set(start.trained_on_.seen(tasks.ids)) if start is not None else set()
-    if not known:
-        return hold_out(tasks, seed)
-    screen.say(f"note: the earlier model has learned from {len(known):,} of these {len(tasks):,} tasks before.")
-    new = [i for i, name in enumerate(tasks.ids) if name not in known]
-    if len(new) < 2:
-        return None, tasks
-    held, _ = hold_out(tasks.select(new), seed)
-    if held is None:
-        return None, tasks
-    chosen = set(held.ids)
-    return held, tasks.select([i for i, name in enumerate(tasks.ids) if name not in chosen])
+    if known:
+        screen.say(f"note: the earlier model has learned from {len(known):,} of these {len(tasks):,} tasks before.")
+    return roles_of(tasks, seed, [i for i, name in enumerate(tasks.ids) if name not in known])
 
 
 def _tell_choice(auto: Auto, screen: Screen) -> None:
@@ -86,24 +79,22 @@ def _tell_choice(auto: Auto, screen: Screen) -> None:
     screen.say(f"90% intervals held {before:.0%} of held-out values, and {after:.0%} after recalibration.")
 
 
-def _score_held_out(gp: MetaGP, training: Tasks, held: Tasks | None, screen: Screen) -> None:
-    gp.scores_ = {}
-    if held is None or int(held.sizes.max()) < 2:
-        screen.say("too few tasks or points to hold any out: no scores.")
+def _score(gp: MetaGP, roles: Roles, screen: Screen) -> None:
+    """How the model predicts tasks that neither taught it anything nor decided when to stop."""
+    judge = roles.judge
+    if judge is None or int(judge.sizes.max()) < 2:
+        screen.say(
+            "too few tasks or points to set some aside to judge by: no scores (metaprior compare cross-validates)."
+        )
         return
-    seed = gp.options["seed"]
-    contexts = random_sizes(default_sizes(held), seed)
-    plain = MetaGP("zero", "rbf", held_out=held, seed=seed, progress=False).fit(training)
-    gp.scores_ = held_out_scores(gp, held, contexts)
-    beside = held_out_scores(plain, held, contexts)
-    table = Table(
-        "held-out tasks, from", "MSE", "vanilla", "log density", "vanilla", "90% covers", title_justify="left"
-    )
+    gp.scores_ = held_out_scores(gp, judge, random_sizes(default_sizes(judge), gp.options["seed"]))
+    title = f"{len(judge)} tasks that it has not seen, from"
+    table = Table(title, "MSE", "log density", "90% covers", title_justify="left")
     for n, found in gp.scores_.items():
         table.add_row(
             f"{n} points" if n != "1" else "1 point",
-            *(figure_text(part["mse"]) for part in (found, beside[n])),
-            *(figure_text(part["log_likelihood"]) for part in (found, beside[n])),
+            figure_text(found["mse"]),
+            figure_text(found["log_likelihood"]),
             f"{found['coverage_90']['mean']:.0%}",
         )
     screen.show(table)

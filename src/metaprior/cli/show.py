@@ -13,8 +13,7 @@ from metaprior.methods import LearnedPrior
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
-from metaprior.selection import Auto
-from metaprior.selection.portrait import portrait
+from metaprior.selection import Auto, portrait
 from metaprior.tasks import TrainedOn
 
 

@@ -16,8 +16,7 @@ import torch
 
 from metaprior.data.locations import damaged, found_file
 from metaprior.errors import DataError, OptionError, UnknownNameError
-from metaprior.tasks import Columns, Tasks
-from metaprior.tasks.tasks import offsets_of
+from metaprior.tasks import Columns, Tasks, offsets_of
 
 Part = Literal["set-a", "set-b"]
 

@@ -12,12 +12,11 @@ from metaprior.experiments.results import Results
 from metaprior.experiments.running import choice_record, timed
 from metaprior.experiments.sinusoid import draw_sinusoids
 from metaprior.inference import Method
-from metaprior.methods import HyperPosterior, LearnedPrior
-from metaprior.methods.hyper_posterior import DEFAULTS
+from metaprior.methods import FEW_TASKS, HyperPosterior, LearnedPrior
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, evaluate
 from metaprior.selection import Auto, make_method
-from metaprior.selection.splits import spare
+from metaprior.splits import spare
 from metaprior.tasks import ContextTarget, Tasks
 
 METHODS = ("vanilla", "shared gp", "learned mean", "learned both", "map", "hyper-posterior", "fpca", "auto")
@@ -43,7 +42,7 @@ def run(options: Options) -> Results:
         "test_functions": tests,
         "context": CONTEXT,
         "draws": {str(m): _draws(m, draws) for m in counts},
-        "network": {name: DEFAULTS[name] for name in ("hidden", "activation")},
+        "network": {name: FEW_TASKS[name] for name in ("hidden", "activation")},
         "auto": {},
     }
     results = Results("few", settings)
@@ -92,10 +91,10 @@ def _method(name: str, tasks: Tasks, seed: int) -> Method:
     if name == "shared gp":
         return make_method(name, tasks, seed)
     if name == "map":
-        return LearnedPrior("deep", "rbf", hyper_prior=1.0, held_out=None, **DEFAULTS | given | {"max_epochs": 300})
-    network = {"hidden": DEFAULTS["hidden"], "activation": DEFAULTS["activation"], "max_epochs": 300}
+        return LearnedPrior("deep", "rbf", hyper_prior=1.0, held_out=None, **FEW_TASKS | given | {"max_epochs": 300})
+    network = {"hidden": FEW_TASKS["hidden"], "activation": FEW_TASKS["activation"], "max_epochs": 300}
     kernel = {"learned mean": "rbf", "learned both": "deep"}[name]
-    return LearnedPrior("deep", kernel, held_out=spare(tasks), check_every=5, **network, **given)
+    return LearnedPrior("deep", kernel, held_out=spare(len(tasks)), check_every=5, **network, **given)
 
 
 def _averaged(found: list[Scores]) -> Scores:

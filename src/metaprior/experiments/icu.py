@@ -22,13 +22,14 @@ from metaprior.experiments.running import (
     timed,
     training_record,
 )
-from metaprior.inference import InUnits, Method, Predictive
+from metaprior.inference import InUnits, Method, Posterior
 from metaprior.learning import OptimizerName, Weighting
 from metaprior.methods import LearnedPrior, Warped
 from metaprior.priors import CONFIGURATIONS
 from metaprior.progress import progress_bar
 from metaprior.scoring import score
-from metaprior.selection import Auto, ContextsBySetting
+from metaprior.selection import Auto
+from metaprior.splits import Given
 from metaprior.tasks import ContextTarget, Tasks
 
 VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
@@ -141,7 +142,7 @@ class _Patients:
             return InUnits(own, gp.scaler_).fit(self.training)
         if name == "neural network":
             network = NeuralNetwork(
-                contexts=_as_at_test,
+                contexts=DAYS,
                 held_out=self.held_out,
                 seed=seed,
                 max_epochs=20 if self.options.quick else 500,
@@ -151,17 +152,16 @@ class _Patients:
             )
             return network.fit(self.training)
         if name == "maml":
-            given = (self.training, self.options, self.held_out, _as_at_test)
+            given = (self.training, self.options, self.held_out, DAYS)
             return fit_maml(*given, label=f"{self.variable}, {name}", hidden=HIDDEN, gain=GAIN)
         if name == "warped":
             return Warped(self._prior("warped"), seed=seed).fit(self.training)
         if name == "auto":
-            days = ContextsBySetting(lambda given: {"first day": split_days(given)}, at_random=False)
-            return Auto(contexts=days, seed=seed, progress=progress).fit(self.meta)
+            return Auto(contexts=DAYS, seed=seed, progress=progress).fit(self.meta)
         if name == "fpca":
             return FPCA(held_out=self.held_out, progress=progress).fit(self.training)
         kind = {"last value": LastValue, "context mean": ContextMean}[name]
-        return kind(contexts=_as_at_test, held_out=self.held_out, seed=seed).fit(self.training)
+        return kind(contexts=DAYS, held_out=self.held_out, seed=seed).fit(self.training)
 
     def _learned(self, name: str) -> LearnedPrior:
         if name == "vanilla" and self._vanilla is not None:
@@ -199,11 +199,11 @@ def split_days(tasks: Tasks) -> ContextTarget:
     return ContextTarget(context.select(both), target.select(both))
 
 
-def _as_at_test(tasks: Tasks) -> list[ContextTarget]:
-    return [split_days(tasks)]
+DAYS = Given(lambda tasks: {"first day": split_days(tasks)})
+"""Patients as they are at test."""
 
 
-def _note_residuals(results: Results, name: str, variable: str, posterior: Predictive, target: Tasks) -> None:
+def _note_residuals(results: Results, name: str, variable: str, posterior: Posterior, target: Tasks) -> None:
     """Quantiles of (y − mean) / sd over all test points: they show why an interval covers too much or too little."""
     standardised = ((target.y - posterior.mean) / posterior.sd)[:, 0].numpy()
     results.curves["z probabilities"] = PROBABILITIES

@@ -28,6 +28,7 @@ from metaprior.methods import LearnedPrior, Mixture
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import evaluate
 from metaprior.seeds import generator_of
+from metaprior.splits import Given
 from metaprior.tasks import ContextTarget, Scaler, SharedInputs, Tasks
 
 SETTINGS = (3, 50, 300)
@@ -184,7 +185,7 @@ class _Experiment:
         progress = name if self.options.progress else False
         if name == "neural network":
             network = NeuralNetwork(
-                contexts=self._contexts,
+                contexts=Given(self._contexts),
                 held_out=self.images.held_out,
                 seed=self.options.seed,
                 max_epochs=self._epochs("lbfgs"),
@@ -266,11 +267,11 @@ class _Experiment:
         return limits[best]
 
     def _mse(self, method: Method) -> list[float]:
-        return [evaluate(method, *split).summary("mse").mean for split in self._contexts(self.judges)]
+        return [evaluate(method, *split).summary("mse").mean for split in self._contexts(self.judges).values()]
 
-    def _contexts(self, tasks: Tasks) -> list[ContextTarget]:
+    def _contexts(self, tasks: Tasks) -> dict[str, ContextTarget]:
         some = tasks.select(range(min(JUDGES, len(tasks))))
-        return [some.context_target(n, self.seeds["contexts"] + n) for n in self.sizes]
+        return {str(n): some.context_target(n, self.seeds["contexts"] + n) for n in self.sizes}
 
     def _epochs(self, optimizer: OptimizerName) -> int:
         return min(EPOCHS[optimizer], BRIEF) if self.options.quick else EPOCHS[optimizer]

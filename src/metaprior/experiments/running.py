@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
-from metaprior.baselines import FPCA, MAML, Contexts, NeuralNetwork
+from metaprior.baselines import FPCA, MAML, NeuralNetwork
 from metaprior.experiments.options import Options
 from metaprior.experiments.published import PUBLISHED
 from metaprior.experiments.results import Results
@@ -18,6 +18,7 @@ from metaprior.priors import NetworkOptions
 from metaprior.progress import progress_bar
 from metaprior.scoring import evaluate
 from metaprior.selection import Auto
+from metaprior.splits import Contexts
 from metaprior.tasks import ContextTarget, Tasks
 
 EPISODES = 150_000

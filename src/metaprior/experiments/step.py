@@ -28,7 +28,8 @@ from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.scoring import Scores, evaluate
 from metaprior.seeds import generator_of
-from metaprior.selection import Auto, random_sizes
+from metaprior.selection import Auto
+from metaprior.splits import random_sizes
 from metaprior.tasks import ContextTarget, Tasks
 
 SETTINGS = (1, 5, 20)

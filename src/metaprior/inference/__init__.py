@@ -1,45 +1,70 @@
-"""What a GP knows: evidence with its three terms, posteriors, samples."""
+"""What a GP knows: evidence with its three terms, contexts conditioned once, posteriors of every family."""
 
-from metaprior.inference.calibrated import CalibratedPosterior, Calibration
-from metaprior.inference.conditioning import condition
-from metaprior.inference.evidence import Evidence, evidence, evidences, summed_evidence, task_evidence
-from metaprior.inference.factor import JITTER, factor
+from metaprior.inference.calibrated import CalibratedConditional, CalibratedPosterior, Calibration, normal_scores
+from metaprior.inference.conditional import Conditional
+from metaprior.inference.conditioning import condition, conditioned
+from metaprior.inference.evidence import (
+    LOG_2PI,
+    Evidence,
+    at_inputs,
+    check_fits,
+    covariance_matrix,
+    evidence,
+    evidences,
+    summed_evidence,
+    task_evidence,
+)
+from metaprior.inference.factor import JITTER, Factor, factor, inverse, mean_over, padded_identity
 from metaprior.inference.gathered import Gathered
 from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
-from metaprior.inference.marginals import Interval, Marginals
-from metaprior.inference.method import Method, Predictive
-from metaprior.inference.mixtures import MixturePosterior, by_evidence
-from metaprior.inference.posterior import Conditional, ContextBatch, Posterior
-from metaprior.inference.student import StudentPosterior
+from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional, GaussianPosterior
+from metaprior.inference.method import KeptMethod, Method
+from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
+from metaprior.inference.posterior import Interval, Posterior
+from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
-from metaprior.inference.warped import WarpedPosterior
+from metaprior.inference.warped import WarpedConditional, WarpedPosterior
 
 __all__ = [
     "JITTER",
+    "LOG_2PI",
+    "CalibratedConditional",
     "CalibratedPosterior",
     "Calibration",
     "Conditional",
     "ContextBatch",
     "Evidence",
+    "Factor",
     "Gathered",
+    "GaussianConditional",
     "GaussianMarginals",
+    "GaussianPosterior",
     "InUnits",
     "IndependentGaussians",
     "Interval",
-    "Marginals",
+    "KeptMethod",
     "Method",
+    "MixtureConditional",
     "MixturePosterior",
     "Posterior",
-    "Predictive",
+    "StudentConditional",
     "StudentPosterior",
     "UserConditional",
     "UserPosterior",
+    "WarpedConditional",
     "WarpedPosterior",
-    "by_evidence",
+    "at_inputs",
+    "check_fits",
     "condition",
+    "conditioned",
+    "covariance_matrix",
     "evidence",
     "evidences",
     "factor",
+    "inverse",
+    "mean_over",
+    "normal_scores",
+    "padded_identity",
     "summed_evidence",
     "task_evidence",
 ]

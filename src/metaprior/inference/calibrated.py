@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,8 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.inference.marginals import Marginals, checked_probabilities
-from metaprior.inference.method import Predictive
+from metaprior.inference.conditional import Conditional
+from metaprior.inference.evidence import Evidence
+from metaprior.inference.mixtures import MixturePosterior
+from metaprior.inference.posterior import Posterior, moments, normal_nodes
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -25,11 +27,15 @@ FAR = 8.0
 """Standard deviations beyond which a probability has no digits left."""
 
 
+LEAST = 2**-50
+"""The least probability at which a value is looked for."""
+
+
 class Calibration(NamedTuple):
     """How far central intervals must reach, in standard deviations of a normal score, for each of the levels.
 
     A value's normal score is `z = Φ⁻¹(F(y))` under the method's own distribution F: a standard normal variable if
-    that is right. Held-out tasks say how far out z lies in truth. Between the levels the map is linear; it has no side.
+    that is right. Held-out tasks say how far out z lies in truth. Between the levels the map is smooth; it has no side.
     """
 
     reach: tuple[float, ...]
@@ -57,23 +63,60 @@ class Calibration(NamedTuple):
 
     def outward(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """A standard normal score to the method's own."""
-        return _linear(z, _expected(), torch.tensor(self.reach, dtype=torch.float64))[0]
+        return self._bend.forth(z)
 
     def inward(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """The method's score to a standard normal one, and the slope of that."""
-        return _linear(z, torch.tensor(self.reach, dtype=torch.float64), _expected())
+        return self._bend.back(z)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of a standard normal score that is moved outward."""
+        probabilities, weights = torch.tensor(normal_nodes(), dtype=torch.float64).unbind(1)
+        return float((weights * self.outward(torch.special.ndtri(probabilities)).square()).sum().sqrt())
+
+    @property
+    def _bend(self) -> _Bend:
+        return _Bend.through(_expected(), torch.tensor(self.reach, dtype=torch.float64))
+
+    def probability(self, cdf: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """The method's probability of a value below some, put right."""
+        found: Tensor = torch.special.ndtr(self.inward(normal_scores(cdf))[0])
+        return found
+
+    def gain(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """`log φ(T(z)) T'(z) / φ(z)`: what putting right adds to a log density, at the method's own score."""
+        right, slope = self.inward(z)
+        return 0.5 * (z.square() - right.square()) + slope.log()
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedPosterior(Marginals):
-    """A posterior with its normal scores put right. The mean stays, and so does what ties points to each other."""
+class CalibratedPosterior(Posterior):
+    """A posterior with its normal scores put right: `F'(y) = Φ(T(Φ⁻¹(F(y))))`, value by value.
 
-    posterior: Predictive
+    What ties points to each other stays: a draw of the posterior is moved, point by point, to where the calibrated
+    distribution has it.
+    """
+
+    posterior: Posterior
     calibration: Calibration
 
     @property
     def points(self) -> Tasks:  # type: ignore[override]
         return self.posterior.points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.posterior.shape
+
+    @property
+    def evidence(self) -> Evidence | None:  # type: ignore[override]
+        """The evidence of each task's context, where the method has one: nothing was put right before it was known."""
+        return self.posterior.evidence
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        return self.posterior.jitter
 
     @property
     def function(self) -> CalibratedPosterior:
@@ -82,52 +125,72 @@ class CalibratedPosterior(Marginals):
 
     @property
     def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
-        return self.posterior.mean
-
-    @cached_property
-    def sd(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
-        """Standard deviation at each point: the posterior's, by the factor of a normal variable."""
-        z = torch.linspace(-5, 5, 2001, dtype=torch.float64)
-        density = torch.exp(-0.5 * z.square())
-        factor = ((self.calibration.outward(z).square() * density).sum() / density.sum()).sqrt()
-        return factor * self.posterior.sd
+        return self.posterior.mean if self.posterior.is_gaussian else self._moments[0]
 
     @property
-    def evidence(self) -> Any:
-        """The evidence of each task's context, where the method has one."""
-        return getattr(self.posterior, "evidence", None)
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+        if self.posterior.is_gaussian:
+            return self.calibration.spread * self.posterior.sd
+        return self._moments[1]
+
+    @cached_property
+    def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        return moments(self.nodes(), self.posterior.mean)
+
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights that stand for the distribution.
+
+        Those of the posterior have other weights now, unless its quantiles are known without a search: these are moved.
+        """
+        if not isinstance(self.posterior, MixturePosterior):
+            yield from super().nodes()
+            return
+        for value, weight in self.posterior.nodes():
+            yield value, weight * self.calibration.gain(normal_scores(self.posterior.cdf(value))).exp()
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
-        found: Tensor = torch.special.ndtr(self.calibration.inward(normal_scores(self.posterior.cdf(y)))[0])
-        return found
+        return self.calibration.probability(self.posterior.cdf(y))
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
-        z = self.calibration.outward(torch.special.ndtri(checked_probabilities(probabilities)))
-        return self.posterior.quantiles(torch.special.ndtr(z.clamp(-FAR, FAR)).tolist())
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        return self._moved(torch.special.ndtri(u))
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
-        return self.posterior.log_density(y) + self._gain(y)
+        z = normal_scores(self.posterior.cdf(self.as_targets(y)))
+        return self.posterior.log_density(y) + self.calibration.gain(z)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
-        """Log density of all of a task's values together: the posterior's own, for only single values are put right."""
-        return self.posterior.joint_log_density(y)
+        """Log density of all of a task's values together, where a draw is moved point by point."""
+        own = self.posterior.inverse_cdf(self.cdf(self.as_targets(y)).clamp(LEAST, 1 - LEAST))
+        slopes = self.log_density(y) - self.posterior.log_density(own)
+        return self.posterior.joint_log_density(own) + self.points.summed(slopes.sum(1))
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together, each moved to where the calibrated distribution has it."""
-        drawn = self.posterior.samples(count, seed)
-        z = normal_scores(self.posterior.cdf(drawn))
-        moved = self.calibration.outward(z)
-        spread = torch.where(z.abs() > 1e-6, moved / torch.where(z.abs() > 1e-6, z, 1.0), 1.0)
-        return self.mean + (drawn - self.mean) * spread
+        return self._moved(normal_scores(self.posterior.cdf(self.posterior.samples(count, seed))))
 
-    def _gain(self, y: Any) -> Float[Tensor, "N p"]:
-        """`log φ(T(z)) T'(z) / φ(z)`: what putting right adds to a log density."""
-        z = normal_scores(self.posterior.cdf(self.as_targets(y)))
-        right, slope = self.calibration.inward(z)
-        return 0.5 * (z.square() - right.square()) + slope.log()
+    def _moved(self, z: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The values at these standard normal scores."""
+        return self.posterior.inverse_cdf(torch.special.ndtr(self.calibration.outward(z).clamp(-FAR, FAR)))
+
+
+class CalibratedConditional(Conditional[CalibratedPosterior]):
+    """A conditioned method whose posteriors are put right."""
+
+    def __init__(self, conditional: Conditional[Posterior], calibration: Calibration) -> None:
+        self.conditional, self.calibration, self.context = conditional, calibration, conditional.context
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of each task's context, where the method has one."""
+        return self.conditional.evidence
+
+    def posterior(self, points: Tasks) -> CalibratedPosterior:
+        """The posterior at these points."""
+        return CalibratedPosterior(self.conditional.posterior(points), self.calibration)
 
 
 def normal_scores(probabilities: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -141,14 +204,55 @@ def _expected() -> Float[Tensor, " k"]:
     return found
 
 
-def _linear(
-    z: Float[Tensor, "*n"], here: Float[Tensor, " k"], there: Float[Tensor, " k"]
-) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
-    """The odd, rising map that takes 0 to 0 and each point `here` to one `there`, linear in between; and its slope."""
-    zero = torch.zeros(1, dtype=torch.float64)
-    x, y = torch.cat([zero, here]), torch.cat([zero, there])
-    slopes = y.diff() / x.diff()
-    size = z.abs()
-    piece = (torch.bucketize(size.contiguous(), x, right=True) - 1).clamp(0, len(slopes) - 1)
-    value = y[piece] + slopes[piece] * (size - x[piece])
-    return value * z.sign(), slopes[piece]
+class _Bend(NamedTuple):
+    """The odd, rising, smooth map that takes 0 to 0 and each point `x` to one `y`; and back.
+
+    Between the points it is a rational quadratic (Gregory and Delbourgo 1982), whose inverse is one root. Beyond the
+    last of them, where nothing is known, it is straight: with the scale that it has there, but no steeper than 1, so
+    that a distribution keeps the moments that it has.
+    """
+
+    x: Float[Tensor, " k"]
+    y: Float[Tensor, " k"]
+    slope: Float[Tensor, " k"]  # at the points
+
+    @staticmethod
+    def through(x: Float[Tensor, " k"], y: Float[Tensor, " k"]) -> _Bend:
+        zero, outside = torch.zeros(1, dtype=torch.float64), (y[-1:] / x[-1:]).clamp(max=1.0)
+        x, y = torch.cat([zero, x]), torch.cat([zero, y])
+        s = y.diff() / x.diff()
+        between = 2 * s[1:] * s[:-1] / (s[1:] + s[:-1])
+        return _Bend(x, y, torch.cat([s[:1], between, outside]))
+
+    def forth(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """The map."""
+        size = z.abs()
+        k, inside = self._piece(size, self.x)
+        width, rise, low, high = self._of(k)
+        t = torch.where(inside, (size - self.x[k]) / width, 0.5)
+        s = rise / width
+        value = self.y[k] + rise * (s * t.square() + low * t * (1 - t)) / (s + (high + low - 2 * s) * t * (1 - t))
+        return torch.where(inside, value, self.y[-1] + self.slope[-1] * (size - self.x[-1])) * z.sign()
+
+    def back(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+        """Its inverse, and the slope of that."""
+        size = z.abs()
+        k, inside = self._piece(size, self.y)
+        width, rise, low, high = self._of(k)
+        s, over = rise / width, torch.where(inside, size - self.y[k], 0.5 * rise)
+        bend = high + low - 2 * s
+        a, b, c = rise * (s - low) + over * bend, rise * low - over * bend, -s * over
+        t = 2 * c / (-b - (b.square() - 4 * a * c).clamp(min=0.0).sqrt())
+        slope = s.square() * (high * t.square() + 2 * s * t * (1 - t) + low * (1 - t).square())
+        slope = slope / (s + bend * t * (1 - t)).square()
+        value = torch.where(inside, self.x[k] + width * t, self.x[-1] + (size - self.y[-1]) / self.slope[-1])
+        return value * z.sign(), 1 / torch.where(inside, slope, self.slope[-1])
+
+    def _piece(self, size: Tensor, ends: Float[Tensor, " k"]) -> tuple[Tensor, Tensor]:
+        """Between which points each lies, and whether it lies between any."""
+        k = (torch.bucketize(size.contiguous(), ends, right=True) - 1).clamp(0, len(ends) - 2)
+        return k, size < ends[-1]
+
+    def _of(self, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Width and rise of each piece, and the slopes at its ends."""
+        return self.x.diff()[k], self.y.diff()[k], self.slope[k], self.slope[k + 1]

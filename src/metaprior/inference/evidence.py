@@ -13,8 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference.factor import factor, inverse, mean_over, padded_identity
-from metaprior.priors import AtPoints, Prior
-from metaprior.priors.kernels import FeatureKernel, InnerProduct
+from metaprior.priors import AtPoints, FeatureKernel, InnerProduct, Prior
 from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
 LOG_2PI = math.log(2 * math.pi)
@@ -40,6 +39,16 @@ class Evidence(NamedTuple):
     def terms(self) -> tuple[Tensor, Tensor, Tensor]:
         """The three terms without the jitter."""
         return self.data_fit, self.complexity, self.normaliser
+
+    @staticmethod
+    def of_total(total: Tensor) -> Evidence:
+        """Where the sum alone is known: of a mixture."""
+        zero = torch.zeros_like(total)
+        return Evidence(total, zero, zero)
+
+    def shifted(self, log_jacobian: Tensor) -> Evidence:
+        """The same in other units of y: the Jacobian goes to the complexity."""
+        return self._replace(complexity=self.complexity + log_jacobian)
 
 
 def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:

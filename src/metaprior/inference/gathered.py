@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -11,21 +12,32 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.marginals import Marginals
-from metaprior.inference.method import Predictive
+from metaprior.inference.posterior import Posterior
+from metaprior.seeds import child_seed
 from metaprior.tasks import Tasks
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered(Marginals):
-    """Posteriors of disjoint sets of tasks. A task that is in none has zeros, for others to weigh by nothing."""
+class Gathered(Posterior):
+    """Posteriors of sets of tasks; of a task that several have, the last one speaks.
+
+    A task that is in none has zeros, for others to weigh by nothing.
+    """
 
     points: Tasks
-    parts: Sequence[tuple[Int[Tensor, " k"], Predictive]]
+    parts: Sequence[tuple[Int[Tensor, " k"], Posterior]]
 
     @property
     def is_gaussian(self) -> bool:  # type: ignore[override]
-        return all(getattr(part, "is_gaussian", False) for _, part in self.parts)
+        return all(part.is_gaussian for _, part in self.parts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.points.x), self.parts[0][1].shape[1]
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        return max((part.jitter for _, part in self.parts), default=0.0)
 
     @property
     def function(self) -> Gathered:
@@ -42,43 +54,73 @@ class Gathered(Marginals):
         return self._rows(lambda part, _: part.sd)
 
     @property
-    def evidence(self) -> Evidence:
-        """The evidence of each task's context."""
-        total = self._tasks(lambda part, _: part.evidence.total.detach())  # type: ignore[attr-defined]
-        zero = torch.zeros_like(total)
-        return Evidence(total, zero, zero)
+    def evidence(self) -> Evidence | None:  # type: ignore[override]
+        """The evidence of each task's context, where every part has one."""
+        total = torch.zeros(len(self.points), dtype=torch.float64)
+        for which, part in self.parts:
+            if part.evidence is None:
+                return None
+            total[which] = part.evidence.total.detach()
+        return Evidence.of_total(total)
+
+    def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
+        """Each task's full covariance at its points, for each output."""
+        p = self.shape[1]
+        found = [torch.zeros(p, n, n, dtype=torch.float64) for n in self.points.sizes.tolist()]
+        for which, part in self.parts:
+            said = part.covariances()
+            if said is None:
+                return None
+            for i, C in zip(which.tolist(), said, strict=True):
+                found[i] = C
+        return found
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self._rows(lambda part, rows: part.cdf(y[..., rows, :]))
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
-        return self._rows(lambda part, _: part.quantiles(probabilities))
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        return self._rows(lambda part, rows: part.inverse_cdf(u[..., rows, :]))
+
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights that stand for the distribution; of a part with fewer, some have no weight."""
+        every = [self._rows_of(which) for which, _ in self.parts]
+        for step in zip_longest(*(part.nodes() for _, part in self.parts)):
+            values, weights = torch.zeros(2, *self.shape, dtype=torch.float64)
+            for rows, said in zip(every, step, strict=True):
+                weights[rows] = 0.0
+                if said is not None:
+                    values[rows], weights[rows] = said[0], said[1].expand_as(said[0])
+            yield values, weights
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
-        targets = torch.as_tensor(y, dtype=torch.float64).reshape(len(self.points.x), -1)
+        targets = self.as_targets(y)
         return self._rows(lambda part, rows: part.log_density(targets[rows]))
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""
-        targets = torch.as_tensor(y, dtype=torch.float64).reshape(len(self.points.x), -1)
+        targets = self.as_targets(y)
         return self._rows(lambda part, rows: part.crps(targets[rows]))
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
-        targets = torch.as_tensor(y, dtype=torch.float64).reshape(len(self.points.x), -1)
-        return self._tasks(lambda part, rows: part.joint_log_density(targets[rows]))
+        targets = self.as_targets(y)
+        found = torch.zeros(len(self.points), dtype=torch.float64)
+        for which, part in self.parts:
+            found[which] = part.joint_log_density(targets[self._rows_of(which)])
+        return found
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
-        """Draws of all points of a task together."""
-        return self._rows(lambda part, _: part.samples(count, seed))
+        """Draws of all points of a task together; each part has random numbers of its own."""
+        seeds = iter(child_seed(seed, k) for k in range(len(self.parts)))
+        return self._rows(lambda part, _: part.samples(count, next(seeds)))
 
-    def _rows(self, ask: Callable[[Predictive, Tensor], Tensor]) -> Tensor:
+    def _rows(self, ask: Callable[[Posterior, Tensor], Tensor]) -> Tensor:
         found: Tensor | None = None
         for which, part in self.parts:
-            rows = rows_of(self.points, which)
+            rows = self._rows_of(which)
             said = ask(part, rows)
             if found is None:
                 found = said.new_zeros(*said.shape[:-2], len(self.points.x), said.shape[-1])
@@ -86,16 +128,9 @@ class Gathered(Marginals):
         assert found is not None  # some task is in some part
         return found
 
-    def _tasks(self, ask: Callable[[Predictive, Tensor], Tensor]) -> Float[Tensor, " m"]:
-        found = torch.zeros(len(self.points), dtype=torch.float64)
-        for which, part in self.parts:
-            found[which] = ask(part, rows_of(self.points, which))
-        return found
-
-
-def rows_of(tasks: Tasks, which: Int[Tensor, " k"]) -> Int[Tensor, " n"]:
-    """The rows of some tasks, task by task."""
-    sizes = tasks.sizes[which]
-    starts = tasks.offsets[:-1][which]
-    first = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)[:-1]])
-    return torch.arange(int(sizes.sum())) + (starts - first).repeat_interleave(sizes)
+    def _rows_of(self, which: Int[Tensor, " k"]) -> Int[Tensor, " n"]:
+        """The rows of some tasks, task by task."""
+        sizes = self.points.sizes[which]
+        starts = self.points.offsets[:-1][which]
+        first = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)[:-1]])
+        return torch.arange(int(sizes.sum())) + (starts - first).repeat_interleave(sizes)

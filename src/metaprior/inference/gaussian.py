@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI
-from metaprior.inference.marginals import Marginals, checked_probabilities
+from metaprior.inference.posterior import Posterior
 from metaprior.seeds import generator_of
 from metaprior.tasks import Tasks
 
 
-class GaussianMarginals(Marginals):
-    """A posterior whose marginals are Gaussian, from its `mean` and `variance`."""
+class GaussianMarginals(Posterior):
+    """A posterior whose values are each Gaussian on their own, from its `mean` and `variance`."""
 
     is_gaussian = True
 
@@ -38,10 +37,10 @@ class GaussianMarginals(Marginals):
         step = (residual.sign() + 1) / 2
         return torch.where(sd > 0, torch.special.ndtr(residual / torch.where(sd > 0, sd, 1.0)), step)
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
-        deviations: Tensor = torch.special.ndtri(checked_probabilities(probabilities))
-        return self.mean + deviations[:, None, None] * self.sd
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        deviations: Tensor = torch.special.ndtri(u)
+        return self.mean + deviations * self.sd
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own; where nothing is uncertain, +∞ at the mean and −∞ elsewhere."""
@@ -74,12 +73,16 @@ class IndependentGaussians(GaussianMarginals):
 
     @property
     def function(self) -> IndependentGaussians:
+        """The same: noise and function are not told apart."""
         return self
+
+    def covariances(self) -> list[Float[Tensor, "p n n"]]:
+        """Each task's covariance at its points: diagonal."""
+        return [torch.diag_embed(part.mT) for part in self.variances.split(self.points.sizes.tolist())]
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together: the sum of the single ones."""
-        density = self.log_density(y).sum(1)
-        return torch.zeros(len(self.points), dtype=density.dtype).index_add_(0, self.points.task_of_row, density)
+        return self.points.summed(self.log_density(y).sum(1))
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of each point on its own."""

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from metaprior.inference.evidence import at_inputs, in_features
 from metaprior.inference.factor import factor
-from metaprior.inference.posterior import ContextBatch
-from metaprior.priors import AtPoints, Prior
-from metaprior.priors.kernels import FeatureKernel
+from metaprior.inference.gaussian_process import ContextBatch
+from metaprior.priors import AtPoints, FeatureKernel, Prior
 from metaprior.tasks import Padded, Tasks
 
 
@@ -36,10 +35,10 @@ class LowRankBatch(ContextBatch):
     def __init__(self, prior: Prior, batch: Padded, context: Tasks) -> None:
         batch = batch.to(prior.like)
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        self.z = at_inputs(prior, batch)
-        root = torch.where(self.mask, self.z.noise.sqrt(), 1.0)[..., None]
-        Z = torch.where(self.mask[..., None], self.z.features / root, 0.0)
-        y = torch.where(self.mask[..., None], (batch.y - self.z.mean) / root, 0.0)
+        z = at_inputs(prior, batch)
+        root = torch.where(self.mask, z.noise.sqrt(), 1.0)[..., None]
+        Z = torch.where(self.mask[..., None], z.features / root, 0.0)
+        y = torch.where(self.mask[..., None], (batch.y - z.mean) / root, 0.0)
         eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
         names = [context.ids[i] for i in self.tasks.tolist()]
         self.L, self.jitter = factor(eye + Z.mT @ Z, names)
@@ -66,7 +65,7 @@ class LowRankBatch(ContextBatch):
         if torch.equal(chosen, torch.arange(len(self.tasks))):
             return self
         some, where = copy(self), chosen.to(self.L.device)
-        some.tasks, some.z, some.mask = self.tasks[chosen], self.z.of_tasks(where), self.mask[where]
+        some.tasks, some.mask = self.tasks[chosen], self.mask[where]
         some.L, some.u, some.jitter = self.L[where], self.u[where], self.jitter[where]
         some._fit, some._logdet = self._fit[where], self._logdet[where]
         return some

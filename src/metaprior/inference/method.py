@@ -1,43 +1,39 @@
-"""The one protocol that every method satisfies: fit on meta-tasks, then predict target tasks from their contexts."""
+"""The one contract of methods: fit on meta-tasks, then condition on the contexts of target tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, Self
 
-from jaxtyping import Float
-from torch import Tensor
-
-from metaprior.inference.marginals import Interval
+from metaprior.files import Saved
+from metaprior.inference.conditional import Conditional
+from metaprior.inference.posterior import Posterior
 from metaprior.tasks import Tasks
 
 
-class Predictive(Protocol):
-    """A method's answer at points of some tasks, for a new observation; rows follow the points."""
-
-    @property
-    def points(self) -> Tasks: ...
-    @property
-    def mean(self) -> Float[Tensor, "N p"]: ...
-    @property
-    def sd(self) -> Float[Tensor, "N p"]: ...
-    @property
-    def function(self) -> Predictive: ...
-    def interval(self, level: float = 0.9) -> Interval: ...
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]: ...
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]: ...
-    def log_density(self, y: Any) -> Float[Tensor, "N p"]: ...
-    def crps(self, y: Any) -> Float[Tensor, "N p"]: ...
-    def joint_log_density(self, y: Any) -> Float[Tensor, " m"]: ...
-    def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]: ...
-
-
-@runtime_checkable
-class Method(Protocol):
+class Method(ABC):
     """Anything that learns from meta-tasks and predicts a target task from its context."""
 
+    @abstractmethod
     def fit(self, tasks: Tasks) -> Self:
         """Learn from the meta-tasks."""
 
-    def predict(self, context: Tasks, at: Tasks) -> Predictive:
-        """The posterior at points of the target tasks, given their contexts: the same tasks in the same order."""
+    @abstractmethod
+    def condition(self, context: Tasks) -> Conditional[Any]:
+        """The method with what is known of some target tasks, each of which it has looked at once."""
+
+    def predict(self, context: Tasks, at: Any) -> Posterior:
+        """The posterior at points of the target tasks, given their contexts: the same tasks in the same order.
+
+        at: `Tasks`, or one array of points for every task. Task covariates may be those of either.
+        """
+        if isinstance(at, Tasks) and context.covariates is None and at.covariates is not None:
+            columns = context.columns._replace(task_x=at.columns.task_x)
+            context = replace(context, covariates=at.covariates, columns=columns)
+        found: Posterior = self.condition(context).at(at)
+        return found
+
+
+class KeptMethod(Method, Saved):
+    """A method that can be kept in a file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians
-from metaprior.inference.marginals import Marginals, checked_probabilities, quantiles_by_halving
-from metaprior.inference.method import Predictive
-from metaprior.seeds import generator_of
+from metaprior.inference.posterior import Posterior
+from metaprior.inference.searching import rising_root
+from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks
 
 NEGLIGIBLE = 1e-12
@@ -23,16 +24,24 @@ NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePosterior(Marginals):
+class MixturePosterior(Posterior):
     """`Σ_c w_c p_c(y)` with weights of each task: its mean, quantiles and densities are those of the mixture itself."""
 
-    components: Sequence[Predictive]
+    components: Sequence[Posterior]
     log_weights: Float[Tensor, "m c"]
     evidence: Evidence | None = None
 
     @property
     def points(self) -> Tasks:  # type: ignore[override]
         return self.components[0].points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.components[0].shape
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        return max(one.jitter for one in self.components)
 
     @property
     def weights(self) -> Float[Tensor, "m c"]:
@@ -55,21 +64,43 @@ class MixturePosterior(Marginals):
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        return mixture_moments(self.parts)
+        mean = _total([weight * one.mean for one, weight in self.parts])
+        spread = [weight * (one.sd.square() + (one.mean - mean).square()) for one, weight in self.parts]
+        return mean, _total(spread).sqrt()
+
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights that stand for the distribution: those of the components."""
+        for one, share in self.parts:
+            for value, weight in one.nodes():
+                yield value, share * weight
+
+    def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
+        """Each task's full covariance at its points, for each output: within the components and between them."""
+        found = [self.components[c].covariances() for c in self._asked]
+        sizes = self.points.sizes.tolist()
+        gaps = [(self.components[c].mean - self.mean).split(sizes) for c in self._asked]
+        total: list[Tensor] = []
+        for i, weights in enumerate(self.weights[:, self._asked].tolist()):
+            parts = []
+            for weight, within, gap in zip(weights, found, gaps, strict=True):
+                if within is None:
+                    return None
+                parts.append(weight * (within[i] + gap[i].mT[:, :, None] * gap[i].mT[:, None, :]))
+            total.append(_total(parts))
+        return total
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return _total([weight * one.cdf(y) for one, weight in self.parts]).clamp(max=1.0)
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities: between those of the components."""
-        wanted = checked_probabilities(probabilities)
-        found = [(one.quantiles(probabilities), weight) for one, weight in self.parts]
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point: between those of the components."""
+        found = [(one.inverse_cdf(u), weight) for one, weight in self.parts]
         if len(found) == 1:
             return found[0][0]
         lower = torch.stack([torch.where(weight > 0, q, torch.inf) for q, weight in found]).amin(0)
         upper = torch.stack([torch.where(weight > 0, q, -torch.inf) for q, weight in found]).amax(0)
-        return quantiles_by_halving(self, lower, upper, wanted)
+        return rising_root(self.cdf, u, lower, upper)
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
@@ -86,7 +117,7 @@ class MixturePosterior(Marginals):
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
-        if not all(getattr(one, "is_gaussian", False) for one, _ in self.parts):
+        if not all(one.is_gaussian for one, _ in self.parts):
             return super().crps(y)
         values, parts = self.as_targets(y), [(one.mean, one.sd, weight) for one, weight in self.parts]
         total = torch.zeros_like(values)
@@ -105,9 +136,9 @@ class MixturePosterior(Marginals):
         """Draws of all points of a task together: each from one component, chosen by the task's weights."""
         chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator_of(seed)).mT
         rows = chosen[:, self.points.task_of_row, None]
-        drawn = torch.zeros(count, *self.mean.shape, dtype=torch.float64)
+        drawn = torch.zeros(count, *self.shape, dtype=torch.float64)
         for c in self._asked:
-            drawn = torch.where(rows == c, self.components[c].samples(count, seed + 1 + c), drawn)
+            drawn = torch.where(rows == c, self.components[c].samples(count, child_seed(seed, c)), drawn)
         return drawn
 
     @cached_property
@@ -115,32 +146,44 @@ class MixturePosterior(Marginals):
         return torch.nonzero(self.weights.amax(0) > NEGLIGIBLE)[:, 0].tolist()
 
     @cached_property
-    def parts(self) -> list[tuple[Predictive, Float[Tensor, "N 1"]]]:
+    def parts(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
         """The components that have a say and their weights at each point: their marginals, in one piece each."""
         logs = self.log_weights[self.points.task_of_row]
         return [(self._marginals(self.components[c], logs[:, c, None]), logs[:, c, None].exp()) for c in self._asked]
 
-    def _marginals(self, one: Predictive, log_weight: Float[Tensor, "N 1"]) -> Predictive:
-        if not getattr(one, "is_gaussian", False):
+    def _marginals(self, one: Posterior, log_weight: Float[Tensor, "N 1"]) -> Posterior:
+        if not one.is_gaussian:
             return one
         return IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd.square(), 1.0))
 
 
-def by_evidence(components: Sequence[Predictive], log_shares: Float[Tensor, " c"]) -> MixturePosterior:
-    """The posterior under `p(f) = Σ_c π_c GP(m_c, k_c)`: weights are responsibilities, from each context's evidence."""
-    terms = torch.stack([one.evidence.total.detach() for one in components], -1) + log_shares  # type: ignore[attr-defined]
-    total = terms.logsumexp(-1)
-    zero = torch.zeros_like(total)
-    return MixturePosterior(components, terms - total[:, None], Evidence(total, zero, zero))
+class MixtureConditional(Conditional[MixturePosterior]):
+    """Several conditioned methods as one, with fixed weights.
 
+    by_evidence: the mixture is of priors, `p(f) = Σ_c π_c GP(m_c, k_c)`, so that each context says how much of a task's
+    prediction comes from each: weights are responsibilities.
+    """
 
-def mixture_moments(
-    parts: Sequence[tuple[Predictive, Float[Tensor, "N 1"]]],
-) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-    """Mean and standard deviation of a mixture: within its parts and between them."""
-    mean = _total([weight * one.mean for one, weight in parts])
-    variance = _total([weight * (one.sd.square() + (one.mean - mean).square()) for one, weight in parts])
-    return mean, variance.sqrt()
+    def __init__(
+        self, components: Sequence[Conditional[Posterior]], log_shares: Float[Tensor, " c"], *, by_evidence: bool
+    ) -> None:
+        self.components, self.context = components, components[0].context
+        said = [one.evidence for one in components]
+        known = [one.total.detach() for one in said if one is not None]
+        self.total = (torch.stack(known, -1) + log_shares).logsumexp(-1) if len(known) == len(said) else None
+        self.log_weights = log_shares.expand(len(self.context), len(components))
+        if by_evidence:
+            assert self.total is not None  # priors have an evidence
+            self.log_weights = torch.stack(known, -1) + log_shares - self.total[:, None]
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of each task's context, `log Σ_c π_c p_c(y)`, where every component has one."""
+        return None if self.total is None else Evidence.of_total(self.total)
+
+    def posterior(self, points: Tasks) -> MixturePosterior:
+        """The mixture of what the components say at these points."""
+        return MixturePosterior([one.posterior(points) for one in self.components], self.log_weights, self.evidence)
 
 
 def _total(parts: Sequence[Tensor]) -> Tensor:

@@ -1,277 +1,174 @@
-"""Posteriors of many tasks at once (eq:gp-posterior): factor each context once, then ask at any points."""
+"""The one contract of posteriors: what every method answers at points of some tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, evidence_terms, task_evidence
-from metaprior.inference.factor import factor, mean_over, padded_identity
-from metaprior.inference.gaussian import GaussianMarginals
-from metaprior.priors import AtPoints, Prior
-from metaprior.seeds import generator_of
-from metaprior.tasks import Padded, SharedInputs, Tasks, batches
-from metaprior.tasks.batches import LEAST_SHARED, buckets, pad
+from metaprior.errors import DataError, OptionError
+from metaprior.inference.evidence import Evidence
+from metaprior.tasks import Tasks
+
+LEGENDRE = 64
+"""Probabilities at which a ranked probability score is integrated."""
+
+PANELS = (0.0, 0.6744897501960817, 1.2815515655446004, 1.6448536269514722, 2.1700903775845606, 3.5, 5.5, 8.2)
+"""Normal scores between which moments are integrated, on either side: a recalibrated distribution is bent there."""
+
+IN_A_PANEL = 5
+"""Nodes in each of them."""
 
 
-class Conditional:
-    """A prior conditioned on the contexts of some tasks. `at` gives the posterior at points of those tasks."""
+class Interval(NamedTuple):
+    """The bounds of a central interval at each point."""
 
-    def __init__(self, context: Tasks, parts: Sequence[ContextBatch]) -> None:
-        self.context, self.parts = context, parts
-
-    @torch.no_grad()
-    def at(self, points: Tasks) -> Posterior:
-        """The posterior at these points: the same tasks in the same order; their y, if any, is not looked at."""
-        if points.d != self.context.d:
-            raise DataError(
-                f"the points have {points.d} input columns, but the context has {self.context.d}; "
-                "predict at points of the same dimension."
-            )
-        if points.ids != self.context.ids:
-            raise DataError("points and context must hold the same tasks in the same order.")
-        if not torch.isfinite(points.x).all():
-            raise DataError("NaN or infinity among the points to predict at.")
-        p = self.context.p
-        mean = torch.empty(len(points.x), p, dtype=torch.float64)
-        variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
-        for part, batch, rows in self.each(points, with_context_only=True):
-            z = at_inputs(part.prior, batch)
-            keep = batch.mask
-            part_mean, part_variance = part.marginals(z)
-            mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
-            noise[rows] = z.noise[keep].to(mean)
-        return Posterior(self, points, mean, variance, noise)
-
-    def each(
-        self, points: Tasks, with_context_only: bool = False
-    ) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
-        """Contexts of similar size with points of similar number, padded, and the rows of those points.
-
-        with_context_only: the points' covariances among themselves are not needed.
-        """
-        for part in self.parts:
-            n, sizes = part.mask.shape[1], points.sizes[part.tasks]
-            for chosen in buckets(sizes, beside=max(n, 1)) if with_context_only else buckets(sizes.clamp(min=n)):
-                batch = pad(points, part.tasks[chosen])
-                rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
-                chosen_part = part.select(chosen)
-                yield chosen_part, batch.to(chosen_part.prior.like), rows[batch.mask]
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """The evidence of each task's context, from the factors that are already there."""
-        order = torch.cat([part.tasks for part in self.parts]).argsort()
-        with torch.no_grad():
-            found = [part.terms for part in self.parts]
-        terms = [torch.cat([part[k] for part in found])[order].cpu().double() for k in range(3)]
-        return Evidence(terms[0], terms[1], terms[2], self.jitter)
-
-    @cached_property
-    def quadratic(self) -> Float[Tensor, " m"]:
-        """`rᵀA⁻¹r` of each task's context: the number of its values, where they are as the prior expects."""
-        order = torch.cat([part.tasks for part in self.parts]).argsort()
-        return torch.cat([part.fit for part in self.parts])[order].cpu().double()
-
-    @cached_property
-    def jitter(self) -> float:
-        """The largest jitter a factorisation of a context needed, relative to its diagonal."""
-        return max(float(part.jitter.max()) for part in self.parts)
+    lower: Float[Tensor, "N p"]
+    upper: Float[Tensor, "N p"]
 
 
-class ContextBatch:
-    """Contexts of similar size, padded to one: `A = L Lᵀ` and `w = L⁻¹(y − m)` of each.
+class Posterior(ABC):
+    """At the rows of some points, each value with a distribution of its own; and all values of a task together.
 
-    The prior may have a kernel of its own for each of them (GPyTorch's batch shape).
+    Everything that it answers is of one distribution: `quantiles` invert the `cdf`, `mean` and `sd` are its moments,
+    `samples` are drawn from it. Nobody computes bounds from mean and sd: a mixture, a warp or a recalibrated posterior
+    has others.
     """
 
-    @torch.no_grad()
-    def __init__(self, prior: Prior, batch: Padded, context: Tasks) -> None:
-        batch = batch.to(prior.like)
-        self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        self.z = at_inputs(prior, batch)
-        names = [context.ids[i] for i in self.tasks.tolist()]
-        A = covariance_matrix(prior, self.z, self.mask)
-        self.L, self.jitter = factor(A, names, mean_over(A.diagonal(dim1=-2, dim2=-1), self.mask))
-        residual = torch.where(self.mask[..., None], batch.y - self.z.mean, 0.0)
-        self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)
-
-    @property
-    def fit(self) -> Float[Tensor, " b"]:
-        """`rᵀA⁻¹r`, over all outputs."""
-        total: Tensor = self.w.square().sum((-2, -1))
-        return total
-
-    @property
-    def logdet(self) -> Float[Tensor, " b"]:
-        """`log|A|`."""
-        return 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-    @property
-    def terms(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The three terms of the evidence."""
-        return evidence_terms(self.prior, self.fit, self.logdet, self.mask.sum(1).to(self.fit), self.outputs)
-
-    @property
-    def outputs(self) -> int:
-        return int(self.w.shape[-1])
-
-    def select(self, chosen: Int[Tensor, " k"]) -> ContextBatch:
-        """Some of the contexts, in this order, without factoring again."""
-        if torch.equal(chosen, torch.arange(len(self.tasks))):
-            return self
-        some = copy(self)
-        where = chosen.to(self.L.device)
-        some.prior, some.tasks = self.prior.of_tasks(where), self.tasks[chosen]
-        some.z = self.z.of_tasks(where)
-        some.mask, some.L, some.w = self.mask[where], self.L[where], self.w[where]
-        some.jitter = self.jitter[where]
-        return some
-
-    def cross(self, z: AtPoints) -> Float[Tensor, "b n k"]:
-        """`L⁻¹ K^{x*}`: the one solve that mean and covariance share."""
-        K = torch.where(self.mask[..., None], self.prior.covariance(self.z, z), 0.0)
-        V: Tensor = torch.linalg.solve_triangular(self.L, K, upper=False)
-        return V
-
-    def marginals(self, z: AtPoints) -> tuple[Float[Tensor, "b k p"], Float[Tensor, "b k"]]:
-        """`m*` and the diagonal of `K*`."""
-        if self.mask.shape[1] == 0:
-            return z.mean, self.prior.variance(z)
-        V = self.cross(z)
-        return z.mean + V.mT @ self.w, (self.prior.variance(z) - V.square().sum(1)).clamp(min=0.0)
-
-    def covariance(self, z: AtPoints) -> Float[Tensor, "b k k"]:
-        """`K*`."""
-        K = self.prior.covariance(z, z)
-        if self.mask.shape[1] == 0:
-            return K
-        V = self.cross(z)
-        return K - V.mT @ V
-
-
-@dataclass(frozen=True, eq=False)
-class Posterior(GaussianMarginals):
-    """The posterior at given points, for a new observation there; `function` is the one of f itself.
-
-    Rows follow the points' rows, `[N, p]`; per-task results follow the tasks, `[m]`. The outputs share their
-    covariance.
-    """
-
-    conditional: Conditional
     points: Tasks
     mean: Float[Tensor, "N p"]
-    function_variance: Float[Tensor, " N"]
-    noise: Float[Tensor, " N"]
-    of_function: bool = False
-    needed: list[float] = field(default_factory=list)  # jitter of joint densities and samples so far
+
+    is_gaussian: bool = False
+    """Whether each value on its own is Gaussian, so that mean and sd say everything about it."""
+
+    evidence: Evidence | None = None
+    """The evidence of each task's context, where the method has one."""
+
+    jitter: float = 0.0
+    """The largest jitter that a factorisation needed so far, relative to its scale: 0 if none failed without."""
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of points and of outputs."""
+        N, p = self.mean.shape
+        return N, p
+
+    @property
+    @abstractmethod
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+
+    @property
+    @abstractmethod
     def function(self) -> Posterior:
-        """The same for the function: without observation noise."""
-        return replace(self, of_function=True)
+        """The same for the function: without observation noise, where the method tells the two apart."""
 
-    @property
-    def variance(self) -> Float[Tensor, "N p"]:
-        total = self.function_variance if self.of_function else self.function_variance + self.noise
-        return total[:, None].expand_as(self.mean)
+    @abstractmethod
+    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The probability of a value below y, at each point."""
 
-    @property
-    def context(self) -> Tasks:
-        """What was known."""
-        return self.conditional.context
+    @abstractmethod
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u, between 0 and 1, below it, at each point."""
 
-    @property
-    def evidence(self) -> Evidence:
-        """The evidence of each task's context."""
-        return self.conditional.evidence
+    @abstractmethod
+    def log_density(self, y: Any) -> Float[Tensor, "N p"]:
+        """Log density of each value on its own."""
 
-    @property
-    def jitter(self) -> float:
-        """The largest jitter a factorisation needed so far, relative to the prior variance: 0 if none failed."""
-        return max([self.conditional.jitter, *self.needed])
-
-    def covariances(self) -> list[Float[Tensor, "p n n"]]:
-        """Each task's full covariance at its points, for each output (they share it)."""
-        found: dict[int, Tensor] = {}
-        for batch, _, C, _ in self._covariances():
-            for i, size, matrix in zip(batch.tasks.tolist(), batch.mask.sum(1).tolist(), C, strict=True):
-                found[i] = matrix[:size, :size].cpu().double().expand(self.mean.shape[1], size, size)
-        return [found[i] for i in range(len(self.points))]
-
-    @torch.no_grad()
+    @abstractmethod
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
-        targets = self.as_targets(y)
-        if (whole := self._on_one_grid(targets)) is not None:
-            prior = self.conditional.parts[0].prior
-            together = task_evidence(prior, whole.to(prior.like), self.points.ids).total.cpu().double()
-            return together - self.evidence.total
-        quadratic, logdet = self.joint_terms(targets)
-        return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.double() * LOG_2PI))
 
-    @torch.no_grad()
-    def joint_terms(self, y: Any) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
-        """`rᵀC⁻¹r` (over all outputs) and `log|C|` of each task's values, C being their covariance."""
-        residual = self.as_targets(y) - self.mean
-        quadratic, logdet = torch.zeros(2, len(self.points), dtype=torch.float64)
-        for batch, rows, C, scale in self._covariances():
-            L, r = self._factor(batch, C, scale), self._spread(residual, batch, rows)
-            half = torch.linalg.solve_triangular(L, r, upper=False)
-            quadratic[batch.tasks] = half.square().sum((-2, -1)).to(quadratic)
-            logdet[batch.tasks] = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1).to(logdet)
-        return quadratic, logdet
-
-    @torch.no_grad()
+    @abstractmethod
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
-        """Draws of all points of a task together; the same seed gives the same draws however tasks are batched."""
-        N, p = self.mean.shape
-        normal = torch.randn(N, count * p, generator=generator_of(seed), dtype=torch.float64)
-        drawn = torch.empty_like(normal)
-        for batch, rows, C, scale in self._covariances():
-            L, white = self._factor(batch, C, scale), self._spread(normal, batch, rows)
-            drawn[rows] = (L @ white)[batch.mask].to(drawn)
-        return self.mean + drawn.reshape(N, count, p).permute(1, 0, 2)
+        """Draws of all points of a task together; different tasks are independent."""
 
-    def _on_one_grid(self, y: Float[Tensor, "N p"]) -> SharedInputs | None:
-        """Contexts and targets together, where all tasks then have the same inputs (images) and one prior.
+    def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
+        """Each task's full covariance at its points, for each output; None where it has no closed form."""
+        return None
 
-        Their joint density is evidence(all) − evidence(context), and evidence(all) takes one factorisation.
+    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
+        """The values below which each point lies with these probabilities."""
+        wanted = checked_probabilities(probabilities)
+        return self.inverse_cdf(wanted[:, None, None].expand(len(wanted), *self.shape))
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """The central interval that holds a value with this probability."""
+        if not 0 < level < 1:
+            raise OptionError(f"level={level} must lie between 0 and 1.")
+        lower, upper = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        return Interval(lower, upper)
+
+    def crps(self, y: Any) -> Float[Tensor, "N p"]:
+        """Continuous ranked probability score of each value: an error in y's units, for the whole distribution.
+
+        It is twice the pinball loss, averaged over all probabilities.
         """
-        if self.of_function or any(part.prior.differs_by_task for part in self.conditional.parts):
-            return None
-        sizes = self.conditional.context.sizes + self.points.sizes
-        if len(sizes) < LEAST_SHARED or not bool((sizes == sizes[0]).all()):
-            return None
-        first, *others = batches(self.conditional.context.joined(replace(self.points, y=y)))
-        # a lone group holds its tasks in their order
-        return first if isinstance(first, SharedInputs) and not others else None
+        values, total = self.as_targets(y), torch.zeros(self.shape, dtype=torch.float64)
+        probabilities, weights = np.polynomial.legendre.leggauss(LEGENDRE)
+        for probability, weight in zip(((probabilities + 1) / 2).tolist(), (weights / 2).tolist(), strict=True):
+            gap = values - self.quantiles([probability])[0]
+            total += 2 * weight * torch.maximum(probability * gap, (probability - 1) * gap)
+        return total
 
-    def _covariances(self) -> Iterator[tuple[Padded, Tensor, Float[Tensor, "b k k"], Float[Tensor, " b"]]]:
-        """Padded points, their rows, their covariance, and the prior variance: the scale of its rounding errors."""
-        for part, batch, rows in self.conditional.each(self.points):
-            with torch.no_grad():
-                z = at_inputs(part.prior, batch)
-                C = part.covariance(z)
-                C = C if self.of_function else C + torch.diag_embed(z.noise)
-                yield batch, rows, C, mean_over(part.prior.variance(z), batch.mask)
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights, at each point, that stand for the distribution: sums over them are expectations."""
+        for probability, weight in normal_nodes():
+            yield self.quantiles([probability])[0], torch.tensor(weight, dtype=torch.float64)
 
-    def _factor(self, batch: Padded, C: Float[Tensor, "b k k"], scale: Tensor) -> Float[Tensor, "b k k"]:
-        names = [self.points.ids[i] for i in batch.tasks.tolist()]
-        L, jitter = factor(padded_identity(C, batch.mask), names, scale)
-        self.needed.append(float(jitter.max()))
-        return L
+    def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
+        """Values of y, one row per point, as a tensor of the mean's shape."""
+        values = torch.as_tensor(y, dtype=torch.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.shape != self.shape:
+            raise DataError(
+                f"y has shape {tuple(values.shape)}, but the posterior has {self.shape}; "
+                "give one value per point and output."
+            )
+        if not bool(torch.isfinite(values).all()):
+            raise DataError("NaN or infinity in y: a density is of finite values.")
+        return values
 
-    @staticmethod
-    def _spread(values: Float[Tensor, "N q"], batch: Padded, rows: Tensor) -> Float[Tensor, "b k q"]:
-        spread = torch.zeros(*batch.mask.shape, values.shape[1]).to(batch.y)
-        spread[batch.mask] = values[rows].to(spread)
-        return spread
+
+def checked_probabilities(probabilities: Sequence[float]) -> Float[Tensor, " k"]:
+    """Probabilities as a tensor, if they are some."""
+    wanted = torch.as_tensor(probabilities, dtype=torch.float64)
+    if wanted.ndim != 1 or not bool(((wanted > 0) & (wanted < 1)).all()):
+        raise OptionError(f"probabilities {probabilities}: give a list of numbers between 0 and 1.")
+    return wanted
+
+
+def moments(
+    nodes: Iterable[tuple[Float[Tensor, "N p"], Tensor]], around: Float[Tensor, "N p"]
+) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+    """Mean and standard deviation from values with weights. around: some value of each, so that no digits are lost."""
+    total, first, second = (torch.zeros_like(around) for _ in range(3))
+    for value, weight in nodes:
+        gap = value - around
+        total, first, second = total + weight, first + weight * gap, second + weight * gap.square()
+    shift = first / total
+    return around + shift, (second / total - shift.square()).clamp(min=0.0).sqrt()
+
+
+@cache
+def normal_nodes() -> tuple[tuple[float, float], ...]:
+    """Probabilities and weights of an expectation over a distribution, by its normal scores, panel by panel."""
+    nodes, weights = np.polynomial.legendre.leggauss(IN_A_PANEL)
+    scores, shares = [], []
+    for low, high in pairwise(PANELS):
+        z = (low + high) / 2 + (high - low) / 2 * nodes
+        scores.append(z)
+        shares.append((high - low) / 2 * weights * np.exp(-0.5 * z**2))
+    z, share = np.concatenate(scores), np.concatenate(shares)
+    below = torch.special.ndtr(torch.from_numpy(-z)).tolist()
+    half = (share / share.sum() / 2).tolist()
+    lower = zip(below, half, strict=True)
+    upper = zip(torch.special.ndtr(torch.from_numpy(z)).clamp(max=1 - 2**-53).tolist(), half, strict=True)
+    return (*lower, *upper)

@@ -17,27 +17,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence, student_terms
-from metaprior.inference.marginals import Marginals, checked_probabilities
-from metaprior.inference.posterior import Conditional, Posterior
-from metaprior.seeds import generator_of
+from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
+from metaprior.inference.posterior import Posterior, checked_probabilities
+from metaprior.seeds import child_seed
 from metaprior.tasks import Tasks
 
 
 @dataclass(frozen=True, eq=False)
-class StudentPosterior(Marginals):
+class StudentPosterior(Posterior):
     """At each point a Student-t distribution. degrees and widening: of each task."""
 
-    gaussian: Posterior
+    gaussian: GaussianPosterior
     degrees: Float[Tensor, " m"]
     widening: Float[Tensor, " m"]
-
-    @staticmethod
-    def of(gaussian: Posterior, degrees: float) -> StudentPosterior:
-        """The posterior under a prior of these degrees of freedom; the Gaussian one has its covariance."""
-        quadratic = gaussian.conditional.quadratic
-        known = (gaussian.context.sizes * gaussian.context.p).double()
-        return StudentPosterior(gaussian, degrees + known, (degrees - 2 + quadratic) / (degrees - 2 + known))
 
     @property
     def points(self) -> Tasks:  # type: ignore[override]
@@ -58,17 +52,12 @@ class StudentPosterior(Marginals):
         return self.gaussian.sd * self._of_rows(self.widening.sqrt())
 
     @property
-    def context(self) -> Tasks:
-        """What was known."""
-        return self.gaussian.context
-
-    @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> Evidence:  # type: ignore[override]
         """The evidence of each task's context."""
         return self.gaussian.evidence
 
     @property
-    def jitter(self) -> float:
+    def jitter(self) -> float:  # type: ignore[override]
         """The largest jitter a factorisation needed."""
         return self.gaussian.jitter
 
@@ -85,8 +74,16 @@ class StudentPosterior(Marginals):
         inside = torch.from_numpy(special.stdtr(self._of_rows(self.degrees).numpy(), z.numpy()))
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        from scipy import special
+
+        return (
+            self.mean + torch.from_numpy(special.stdtrit(self._of_rows(self.degrees).numpy(), u.numpy())) * self._scale
+        )
+
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
+        """The values below which each point lies with these probabilities: a few deviations for each task."""
         from scipy import special
 
         wanted = checked_probabilities(probabilities).numpy()
@@ -112,7 +109,7 @@ class StudentPosterior(Marginals):
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together: Gaussian ones, each task's with a scale of its own."""
         drawn = self.gaussian.samples(count, seed) - self.mean
-        chosen = np.random.default_rng(int(torch.randint(2**62, (), generator=generator_of(seed))))
+        chosen = np.random.default_rng(child_seed(seed, 0))
         chi = torch.from_numpy(chosen.chisquare(self.degrees.numpy(), size=(count, len(self.degrees))))
         scale = (self.widening * (self.degrees - 2) / chi).sqrt()
         return self.mean + drawn * scale[:, self.points.task_of_row, None]
@@ -125,22 +122,20 @@ class StudentPosterior(Marginals):
         return values[self.points.task_of_row, None]
 
 
-@dataclass(frozen=True, eq=False)
-class StudentConditional:
-    """A Student-t process conditioned on the contexts of some tasks."""
+class StudentConditional(Conditional[StudentPosterior]):
+    """A Student-t process conditioned on the contexts of some tasks: a Gaussian one of the same covariance, widened."""
 
-    gaussian: Conditional
-    degrees: float
-
-    @property
-    def context(self) -> Tasks:
-        return self.gaussian.context
+    def __init__(self, gaussian: GaussianConditional, degrees: float) -> None:
+        self.gaussian, self.context = gaussian, gaussian.context
+        known = (self.context.sizes * self.context.p).double()
+        self.degrees = degrees + known
+        self.widening = (degrees - 2 + gaussian.quadratic) / (degrees - 2 + known)
 
     @property
     def evidence(self) -> Evidence:
         """The evidence of each task's context."""
         return self.gaussian.evidence
 
-    def at(self, points: Tasks) -> StudentPosterior:
-        """The posterior at these points: the same tasks in the same order."""
-        return StudentPosterior.of(self.gaussian.at(points), self.degrees)
+    def posterior(self, points: Tasks) -> StudentPosterior:
+        """The posterior at these points."""
+        return StudentPosterior(self.gaussian.posterior(points), self.degrees, self.widening)

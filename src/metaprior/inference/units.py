@@ -1,40 +1,47 @@
-"""Posteriors in the user's units, when the prior was learned on scaled ones."""
+"""Posteriors in the user's units, of methods that learn on scaled ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.marginals import Marginals
-from metaprior.inference.posterior import Conditional, Posterior
-from metaprior.inference.student import StudentConditional, StudentPosterior
+from metaprior.inference.method import Method
+from metaprior.inference.posterior import Posterior
 from metaprior.tasks import Scaler, Tasks
-
-Scalable = Posterior | StudentPosterior
-"""What a prior answers in scaled units."""
 
 
 @dataclass(frozen=True, eq=False)
-class UserPosterior(Marginals):
+class UserPosterior(Posterior):
     """A posterior seen through a scaler: the same questions, answered in the units of the meta-tasks' y."""
 
-    scaled: Scalable
+    scaled: Posterior
     points: Tasks
     scaler: Scaler
+    evidence: Evidence | None = None
 
     @property
     def is_gaussian(self) -> bool:  # type: ignore[override]
         return self.scaled.is_gaussian
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.scaled.shape
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
+        return self.scaled.jitter
+
+    @property
     def function(self) -> UserPosterior:
         """The same for the function: without observation noise."""
-        return UserPosterior(self.scaled.function, self.points, self.scaler)
+        return replace(self, scaled=self.scaled.function)
 
     @property
     def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
@@ -49,30 +56,17 @@ class UserPosterior(Marginals):
     def variance(self) -> Float[Tensor, "N p"]:
         return self.sd.square()
 
-    @property
-    def evidence(self) -> Evidence:
-        """The evidence of each task's context."""
-        fit, complexity, normaliser, jitter = self.scaled.evidence
-        shift = self.scaler.log_jacobian(self.scaled.context)
-        return Evidence(fit, complexity + shift, normaliser, jitter)
-
-    @property
-    def context(self) -> Tasks:
-        """What was known, in scaled units."""
-        return self.scaled.context
-
-    @property
-    def jitter(self) -> float:
-        """The largest jitter a factorisation needed, relative to the diagonal: 0 unless one failed without."""
-        return self.scaled.jitter
-
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self.scaled.cdf(self.scaler.scale_y(y))
 
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
-        return self.scaler.unscale_mean(self.scaled.quantiles(probabilities))
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        return self.scaler.unscale_mean(self.scaled.inverse_cdf(u))
+
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights that stand for the distribution."""
+        return ((self.scaler.unscale_mean(value), weight) for value, weight in self.scaled.nodes())
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
@@ -83,10 +77,10 @@ class UserPosterior(Marginals):
         """Continuous ranked probability score of each value."""
         return self.scaler.unscale_sd(self.scaled.crps(self.scaler.scale_y(self.as_targets(y))))
 
-    def covariances(self) -> list[Float[Tensor, "p n n"]]:
+    def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output."""
-        squares = self.scaler.y_scale.square()[:, None, None]
-        return [squares * C for C in self.scaled.covariances()]
+        found, squares = self.scaled.covariances(), self.scaler.y_scale.square()[:, None, None]
+        return None if found is None else [squares * C for C in found]
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
@@ -98,10 +92,34 @@ class UserPosterior(Marginals):
         return self.scaler.unscale_mean(self.scaled.samples(count, seed))
 
 
-class InUnits:
+class UserConditional(Conditional[UserPosterior]):
+    """A conditioned method in the user's units. covariates: of the tasks, which its points have as further inputs."""
+
+    def __init__(
+        self,
+        scaled: Conditional[Posterior],
+        scaler: Scaler,
+        context: Tasks,
+        covariates: Float[Tensor, "m c"] | None = None,
+    ) -> None:
+        self.scaled, self.scaler, self.context, self.covariates = scaled, scaler, context, covariates
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of each task's context, in the units of y."""
+        found = self.scaled.evidence
+        return None if found is None else found.shifted(self.scaler.log_jacobian(self.context))
+
+    def posterior(self, points: Tasks) -> UserPosterior:
+        """The posterior at these points."""
+        wide = self.scaler.scale(points.widened(self.covariates))
+        return UserPosterior(self.scaled.posterior(wide), points, self.scaler, self.evidence)
+
+
+class InUnits(Method):
     """A method that works on scaled tasks, seen in the user's units."""
 
-    def __init__(self, method: ScaledMethod, scaler: Scaler) -> None:
+    def __init__(self, method: Method, scaler: Scaler) -> None:
         self.method, self.scaler = method, scaler
 
     def fit(self, tasks: Tasks) -> Self:
@@ -109,31 +127,6 @@ class InUnits:
         self.method.fit(self.scaler.scale(tasks))
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
-        """The method's posterior in the user's units."""
-        scaled = self.method.predict(self.scaler.scale(context), self.scaler.scale(at))
-        return UserPosterior(scaled, at, self.scaler)
-
-
-class ScaledMethod(Protocol):
-    """A method whose answer is a prior's."""
-
-    def fit(self, tasks: Tasks) -> Self: ...
-    def predict(self, context: Tasks, at: Tasks) -> Scalable: ...
-
-
-@dataclass(frozen=True, eq=False)
-class UserConditional:
-    """A conditioned prior in the user's units. `at` gives the posterior at points of the same tasks."""
-
-    scaled: Conditional | StudentConditional
-    scaler: Scaler
-    covariates: Float[Tensor, "m c"] | None = None  # of the tasks, which their points have as further inputs
-
-    def at(self, points: Any) -> UserPosterior:
-        """The posterior at these points: `Tasks` with the same ids, or one array of points for every task."""
-        if not isinstance(points, Tasks):
-            ids = self.scaled.context.ids
-            points = Tasks.from_inputs([points] * len(ids), ids)
-        wide = self.scaler.scale(points.widened(self.covariates))
-        return UserPosterior(self.scaled.at(wide), points, self.scaler)
+    def condition(self, context: Tasks) -> UserConditional:
+        """The method conditioned on contexts in the user's units."""
+        return UserConditional(self.method.condition(self.scaler.scale(context)), self.scaler, context)

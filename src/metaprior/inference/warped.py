@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.marginals import Marginals
-from metaprior.inference.method import Predictive
-from metaprior.inference.mixtures import MixturePosterior, mixture_moments
-from metaprior.priors.warps import Warp
+from metaprior.inference.posterior import Posterior, moments
+from metaprior.priors import Warp
 from metaprior.tasks import Tasks
 
-NODES, REACH = 32, 4.0
-"""Of the quadrature that mean and deviation are taken by, in standard deviations of t."""
+LEAST = 1e-300
+"""Times the unit: stands for 0 where a warp takes values above it only."""
 
 
 @dataclass(frozen=True, eq=False)
-class WarpedPosterior(Marginals):
+class WarpedPosterior(Posterior):
     """What a posterior of `t = g(y)` says of y: quantiles go through g⁻¹, densities gain `g'`, the mean is integrated.
 
-    The function's posterior is that of g⁻¹(f): the median of what would be observed there.
+    The function's posterior is that of g⁻¹(f): the median of what would be observed there. Where g does not reach all
+    of the line (Box and Cox's), what t has beyond lies at the end: at 0.
     """
 
-    warped: Predictive
+    warped: Posterior
     warp: Warp
-    slopes: Float[Tensor, " m"]  # Σ log g' over each task's context
+    evidence: Evidence | None = None
 
     @property
     def points(self) -> Tasks:  # type: ignore[override]
         return self.warped.points
 
     @property
+    def shape(self) -> tuple[int, int]:
+        return self.warped.shape
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        return self.warped.jitter
+
+    @property
     def function(self) -> WarpedPosterior:
         """The same without observation noise."""
-        return WarpedPosterior(self.warped.function, self.warp, self.slopes)
+        return replace(self, warped=self.warped.function)
 
     @property
     def mean(self) -> Float[Tensor, "N p"]:  # type: ignore[override]
@@ -52,68 +59,65 @@ class WarpedPosterior(Marginals):
         """Standard deviation at each point."""
         return self._moments[1]
 
-    @property
-    def evidence(self) -> Evidence | None:
-        """The evidence of each task's context in the units of y, where the method has one."""
-        found: Evidence | None = getattr(self.warped, "evidence", None)
-        return None if found is None else found._replace(complexity=found.complexity + self.slopes)
+    @cached_property
+    def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        return moments(self.nodes(), self.warp.inverse(self.warped.mean))
+
+    @torch.no_grad()
+    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+        """Values with weights that stand for the distribution: those of t, taken back."""
+        return ((self.warp.inverse(value), weight) for value, weight in self.warped.nodes())
 
     @torch.no_grad()
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
-        """The probability of a value below y, at each point."""
+        """The probability of a value up to y, at each point."""
         known = self.warp.allowed(y)
-        inside = self.warped.cdf(self.warp(torch.where(known, y, self.warp.unit)))
-        return torch.where(known, inside, 0.0)
+        inside = self.warped.cdf(self.warp(torch.where(known, y, LEAST * self.warp.unit)))
+        return torch.where(known | (y == 0), inside, 0.0)
 
     @torch.no_grad()
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities."""
-        return self.warp.back(self.warped.quantiles(probabilities))
+    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point."""
+        return self.warp.inverse(self.warped.inverse_cdf(u))
 
     @torch.no_grad()
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own; −∞ where the warp is not defined."""
-        values = self.as_targets(y)
-        known = self.warp.allowed(values)
-        safe = torch.where(known, values, self.warp.unit)
-        density = self.warped.log_density(self.warp(safe)) + self.warp.log_slope(safe)
-        return torch.where(known, density, -torch.inf)
+        t, slopes = self._warped_with_slopes(y)
+        return self.warped.log_density(t) + slopes
 
     @torch.no_grad()
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
+        t, slopes = self._warped_with_slopes(y)
+        return self.warped.joint_log_density(t) + self.points.summed(slopes.sum(1))
+
+    def _warped_with_slopes(self, y: Any) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        """`g(y)` and `log g'(y)`; −∞ in the latter's place where the warp is not defined."""
         values = self.as_targets(y)
         known = self.warp.allowed(values)
         safe = torch.where(known, values, self.warp.unit)
-        slopes = torch.where(known, self.warp.log_slope(safe), -torch.inf).sum(1)
-        total = torch.zeros(len(self.points), dtype=torch.float64).index_add_(0, self.points.task_of_row, slopes)
-        return self.warped.joint_log_density(self.warp(safe)) + total
+        return self.warp(safe), torch.where(known, self.warp.log_slope(safe), -torch.inf)
 
     @torch.no_grad()
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together."""
-        return self.warp.back(self.warped.samples(count, seed))
-
-    @cached_property
-    def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        """Mean and deviation, by quadrature over the middle: beyond that, tails may have no mean at all.
-
-        Those of a mixture follow from its parts', whose quantiles are known without a search.
-        """
-        if isinstance(self.warped, MixturePosterior):
-            parts = self.warped.parts
-            return mixture_moments([(WarpedPosterior(one, self.warp, self.slopes), weight) for one, weight in parts])
-        nodes, weights = _normal_nodes()
-        total = square = torch.zeros(())
-        for probability, weight in zip(torch.special.ndtr(nodes).tolist(), weights.tolist(), strict=True):
-            value = self.quantiles([probability])[0]
-            total, square = total + weight * value, square + weight * value.square()
-        return total, (square - total.square()).clamp(min=0.0).sqrt()
+        return self.warp.inverse(self.warped.samples(count, seed))
 
 
-def _normal_nodes() -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
-    """Nodes and weights of an expectation over a standard normal variable between −4 and 4."""
-    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(NODES))
-    z = REACH * nodes
-    density = weights * torch.exp(-0.5 * z.square())
-    return z, density / density.sum()
+class WarpedConditional(Conditional[WarpedPosterior]):
+    """A method that was conditioned on warped contexts. slopes: `Σ log g'` over each of them."""
+
+    def __init__(self, warped: Conditional[Posterior], warp: Warp, context: Tasks, slopes: Float[Tensor, " m"]) -> None:
+        self.warped, self.warp, self.context, self.slopes = warped, warp, context, slopes
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of each task's context in the units of y, where the method has one."""
+        found = self.warped.evidence
+        return None if found is None else found.shifted(self.slopes)
+
+    def posterior(self, points: Tasks) -> WarpedPosterior:
+        """The posterior at these points."""
+        bare = replace(points, y=points.y[:, :0])
+        return WarpedPosterior(self.warped.posterior(bare), self.warp, self.evidence)

@@ -1,8 +1,11 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
+from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
+from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
 from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train, train
+from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
 from metaprior.learning.objective import OBJECTIVES, WEIGHTINGS, HeldOut, Objective, Weighting, evidence_loss
-from metaprior.learning.updates import LBFGS, RATES, make_updates
+from metaprior.learning.updates import LBFGS, RATES, Stochastic, make_updates
 
 OPTIMIZERS = tuple(RATES)
 
@@ -11,15 +14,30 @@ __all__ = [
     "OBJECTIVES",
     "OPTIMIZERS",
     "RATES",
+    "UNKNOWNS",
     "WEIGHTINGS",
     "Check",
+    "Checkpoint",
+    "Designs",
+    "Fit",
     "HeldOut",
+    "KindsFit",
+    "MixedEffects",
     "Objective",
     "OptimizerName",
+    "Stochastic",
+    "TaskDesigns",
     "Training",
     "Weighting",
     "evidence_loss",
+    "evidence_of",
+    "fingerprint_of",
+    "fit_em",
+    "fit_kinds",
+    "k_means",
+    "kind_evidences",
     "make_updates",
     "meta_train",
+    "start_of",
     "train",
 ]

@@ -15,14 +15,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NumericalError, OptionError
-from metaprior.inference.evidence import LOG_2PI
+from metaprior.errors import DataError, NumericalError, OptionError, numerical
+from metaprior.inference import LOG_2PI
 from metaprior.priors import Basis, BasisKernel, BasisMean, FixedNoise, Prior
-from metaprior.tasks import Padded, SharedInputs, Tasks, batches, on_one_grid
-from metaprior.tasks.batches import CHUNK
+from metaprior.tasks import CHUNK, Padded, SharedInputs, Tasks, batches, on_one_grid
 
 UNKNOWNS = 4000
 """Coefficients that one M-step may solve for together."""
+
+COMPONENTS = "the mean function and the components of the curves"
+"""What is being computed here, for messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +150,7 @@ class _Expected(NamedTuple):
 
 
 @torch.no_grad()
+@numerical(COMPONENTS)
 def fit_em(
     designs: Designs,
     rank: int,
@@ -175,6 +178,7 @@ def fit_em(
 
 
 @torch.no_grad()
+@numerical("the evidence of the curves")
 def evidence_of(designs: Designs, model: MixedEffects) -> float:
     """The summed log marginal likelihood of the tasks."""
     return _total(designs, model, [_expect(block, model) for block in designs.blocks])
@@ -183,7 +187,10 @@ def evidence_of(designs: Designs, model: MixedEffects) -> float:
 def _total(designs: Designs, model: MixedEffects, expected: Sequence[_Expected]) -> float:
     squares = designs.squares - 2 * float((model.mean * designs.projected).sum())
     constant = squares / model.noise + designs.values * LOG_2PI
-    return sum(part.evidence for part in expected) - 0.5 * constant
+    total = sum(part.evidence for part in expected) - 0.5 * constant
+    if not math.isfinite(total):
+        raise NumericalError("the evidence of the curves is not finite: values too large for their squares, or NaN.")
+    return total
 
 
 def _expect(block: Block, model: MixedEffects) -> _Expected:
@@ -260,6 +267,7 @@ def _positive(A: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     return L
 
 
+@numerical(COMPONENTS)
 def start_of(designs: Designs, rank: int, floor: float, smaller: MixedEffects | None = None) -> MixedEffects:
     """Where all tasks share one design, the maximum itself; elsewhere a covariance of ridge estimates.
 
@@ -315,4 +323,5 @@ def _rough(designs: Designs, rank: int, floor: float) -> MixedEffects:
     values, vectors = torch.linalg.eigh(covariance / (designs.tasks * p))
     values, vectors = values.flip(0)[:rank], vectors.flip(1)[:, :rank]
     variance = max((designs.squares - float((beta * designs.projected).sum())) / designs.values, floor)
-    return MixedEffects(beta, vectors * values.clamp(min=1e-3 * float(values[0])).sqrt(), max(0.5 * variance, floor))
+    least = 1e-3 * max(float(values[0]), 0.0)  # of curves that are all the same, rounding may leave less than nothing
+    return MixedEffects(beta, vectors * values.clamp(min=least).sqrt(), max(0.5 * variance, floor))

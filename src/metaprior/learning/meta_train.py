@@ -28,6 +28,7 @@ from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import RATES, Updates, make_updates
 from metaprior.priors import HyperPrior, Prior
 from metaprior.progress import progress_bar
+from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
 
 OptimizerName = Literal["algorithm1", "adam", "lbfgs"]
@@ -264,14 +265,7 @@ def _loss(prior: Prior, tasks: Tasks, objective: Objective, weighting: Weighting
 def _hold_out(tasks: Tasks, held_out: float | Tasks | None, seed: int) -> tuple[Tasks, Tasks]:
     if len(tasks) == 0 or bool((tasks.sizes == 0).any()):
         raise DataError("every meta-task needs at least one point.")
-    if held_out is None:
-        return tasks, tasks
-    if isinstance(held_out, Tasks):
-        return tasks, held_out
-    if len(tasks) < 2:
-        raise DataError("one task cannot be held out of one; give more tasks, or held_out=None.")
-    judge, training = tasks.split(held_out, seed)
-    return training, judge
+    return to_stop_by(tasks, held_out, seed)
 
 
 def _nothing_to_learn(judged: HeldOut) -> Training:

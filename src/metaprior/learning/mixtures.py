@@ -11,18 +11,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.inference.evidence import LOG_2PI
+from metaprior.errors import NumericalError, numerical
+from metaprior.inference import LOG_2PI
 from metaprior.learning.em import Block, Designs, MixedEffects, fit_em, start_of
 from metaprior.priors import Basis
 from metaprior.seeds import generator_of
-from metaprior.tasks import Padded, Tasks, on_one_grid
-from metaprior.tasks.batches import padded
+from metaprior.tasks import Padded, Tasks, on_one_grid, padded
 
 ROUNDS = 15
 """Between an E-step over the kinds and the next."""
 
 LEAST = 5.0
-"""Tasks' worth of responsibility below which a kind has collapsed: it is taken out, and that is said."""
+"""Tasks' worth of responsibility below which a kind has collapsed: it is taken out, and that is said. The largest kind
+stays, however few tasks there are."""
 
 NEGLIGIBLE = 1e-8
 """Responsibility below which a task has no say in a kind."""
@@ -67,6 +68,7 @@ class TaskDesigns:
         values, squares = float((w * points).sum()) * h.shape[2], float((w * self.squares[some]).sum())
         return Designs((block,), float(w.sum()), values, squares)
 
+    @numerical("the evidence of the tasks under a kind")
     def evidence(self, model: MixedEffects) -> Float[Tensor, " m"]:
         """The evidence of each task under a model."""
         beta, W, noise = model
@@ -103,7 +105,7 @@ def fit_kinds(
     count = len(start)
     models: list[MixedEffects | None] = [None] * start.shape[1]
     for _ in range(rounds):
-        kept = torch.nonzero(responsible.sum(0) >= LEAST)[:, 0].tolist()
+        kept = _large_enough(responsible.sum(0))
         if len(kept) < responsible.shape[1]:
             lost = responsible.shape[1] - len(kept)
             notes.append(f"{lost} of {responsible.shape[1]} kinds collapsed and were taken out")
@@ -113,6 +115,8 @@ def fit_kinds(
         models = [_maximised(designs, responsible[:, c], rank, floor, models[c]) for c in range(len(models))]
         log_joint = (responsible.sum(0) / count).log() + kind_evidences(designs, models)  # type: ignore[arg-type]
         trace.append(float(log_joint.logsumexp(1).sum()))
+        if not math.isfinite(trace[-1]):
+            raise NumericalError("the evidence of the tasks is not finite under any kind: values too large, or NaN.")
         responsible = torch.softmax(log_joint, 1)
         if len(trace) > 1 and trace[-1] - trace[-2] < 1e-4 * abs(trace[-1]):
             break
@@ -124,6 +128,11 @@ def fit_kinds(
 def kind_evidences(designs: TaskDesigns, models: Sequence[MixedEffects]) -> Float[Tensor, "m c"]:
     """The evidence of each task under each kind."""
     return torch.stack([designs.evidence(model) for model in models], 1)
+
+
+def _large_enough(sizes: Float[Tensor, " c"]) -> list[int]:
+    """Which kinds have tasks enough to stay."""
+    return torch.nonzero((sizes >= LEAST) | (torch.arange(len(sizes)) == sizes.argmax()))[:, 0].tolist()
 
 
 def _maximised(
@@ -145,6 +154,8 @@ def _design(basis: Basis, batch: Padded) -> tuple[Tensor, Tensor, Tensor, Tensor
 
 def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 30) -> Float[Tensor, "m c"]:
     """Responsibilities of 0 and 1 by Lloyd's algorithm, from centres that are far from each other (k-means++)."""
+    if not bool(points.isfinite().all()):
+        raise NumericalError("the tasks' places among each other are not finite: values too large for their squares.")
     generator = generator_of(seed)
     centres = points[torch.randint(len(points), (1,), generator=generator)]
     for _ in range(count - 1):

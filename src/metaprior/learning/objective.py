@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
-from metaprior.inference import summed_evidence
-from metaprior.inference.evidence import check_fits
+from metaprior.inference import check_fits, summed_evidence
 from metaprior.priors import HyperPrior, Prior
-from metaprior.seeds import generator_of
+from metaprior.splits import drawn_contexts
 from metaprior.tasks import Batch, Tasks, batches
 
 Weighting = Literal["task", "point"]
@@ -47,30 +46,18 @@ def predictive_loss(prior: Prior, tasks: Tasks, seed: int) -> Loss:
     By the chain rule this is the evidence of a task less that of its context: what the prior says of a task's first
     points, before anything is known of it, does not count, and a task of one point says nothing.
     """
-    contexts = random_contexts(tasks, seed)
+    if int(tasks.sizes.max()) < 2:
+        raise DataError(
+            f"the predictive objective needs tasks of two points or more, and none of {len(tasks)} (learned from or "
+            "held out) has: use objective='evidence', or hold out others."
+        )
+    contexts = drawn_contexts(tasks, SPLITS, seed)
     evidence, known = evidence_loss(prior, "task"), batches(contexts, prior.like)
 
     def loss(laid_out: Sequence[Batch], ids: Sequence[Hashable]) -> Tensor:
         return evidence(laid_out, ids) - evidence(known, contexts.ids) / SPLITS
 
     return loss
-
-
-def random_contexts(tasks: Tasks, seed: int) -> Tasks:
-    """Of each task some contexts: of 1 to all but one of its points, any number as likely as any other."""
-    if int(tasks.sizes.max()) < 2:
-        raise DataError(
-            f"the predictive objective needs tasks of two points or more, and none of {len(tasks)} (learned from or "
-            "held out) has: use objective='evidence', or hold out others."
-        )
-    generator = generator_of(seed)
-    parts = []
-    for split in range(SPLITS):
-        for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
-            count = 1 + int(torch.randint(max(size - 1, 1), (1,), generator=generator))  # one point: all that it has
-            some = torch.randperm(size, generator=generator)[:count].sort().values
-            parts.append((task.x[some], task.y[some], f"{task.id}, context {split + 1}"))
-    return Tasks.from_pairs([(x, y) for x, y, _ in parts], [name for *_, name in parts])
 
 
 def with_hyper_prior(loss: Loss, hyper_prior: HyperPrior, count: int) -> Loss:

@@ -21,8 +21,7 @@ from metaprior.learning.objective import Loss
 from metaprior.learning.threads import entries_of
 from metaprior.priors import Prior
 from metaprior.seeds import generator_of
-from metaprior.tasks import Batch, Tasks, batches
-from metaprior.tasks.batches import pad
+from metaprior.tasks import Batch, Tasks, batches, pad
 
 
 class Updates(Protocol):

@@ -8,12 +8,12 @@ from typing import Self
 import torch
 
 from metaprior.errors import OptionError
-from metaprior.files import Saved, State
-from metaprior.inference import Method, MixturePosterior
+from metaprior.files import State
+from metaprior.inference import KeptMethod, Method, MixtureConditional
 from metaprior.tasks import Tasks, TrainedOn
 
 
-class Combination(Saved):
+class Combination(KeptMethod):
     """`Σ w_k p_k(y)` over several methods; the weights are given, or equal."""
 
     kind = "combination"
@@ -33,12 +33,10 @@ class Combination(Saved):
         self.trained_on_ = TrainedOn.of(tasks, task_x=takes)
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:
-        """The mixture of what the methods predict."""
+    def condition(self, context: Tasks) -> MixtureConditional:
+        """Every method with what is known, as one mixture."""
         shares = torch.tensor(self.weights, dtype=torch.float64).log()
-        return MixturePosterior(
-            [method.predict(context, at) for method in self.methods], shares.expand(len(at), len(shares))
-        )
+        return MixtureConditional([method.condition(context) for method in self.methods], shares, by_evidence=False)
 
     def state(self) -> State:
         """Its methods and their weights, for a file."""

@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 
 from metaprior.errors import NotFittedError, OptionError
-from metaprior.files import Saved, State
-from metaprior.inference import MixturePosterior, by_evidence
+from metaprior.files import State
+from metaprior.inference import KeptMethod, MixtureConditional
 from metaprior.methods.learned import LearnedPrior
 from metaprior.progress import progress_bar
 from metaprior.seeds import generator_of
@@ -19,11 +19,11 @@ from metaprior.tasks import Tasks, TrainedOn
 
 MEMBERS = 8
 
-DEFAULTS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 60, "check_every": 10}
+FEW_TASKS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 60, "check_every": 10}
 """Small networks that start with waves as wide as the data, and an end before every task is learned by heart."""
 
 
-class HyperPosterior(Saved):
+class HyperPosterior(KeptMethod):
     """An ensemble that stands for `p(ψ | M)` (eq:hyper-posterior): its predictive is the mixture over the members.
 
     Members are drawn by randomised maximisation. Each is held by a hyper-prior around a start of its own, so that they
@@ -56,7 +56,7 @@ class HyperPosterior(Saved):
             )
         self.members, self.seed, self.progress = members, seed, progress
         self.options: dict[str, Any] = {"mean": mean, "kernel": kernel, "hyper_prior": hyper_prior}
-        self.options |= DEFAULTS | options
+        self.options |= FEW_TASKS | options
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn every member."""
@@ -78,11 +78,11 @@ class HyperPosterior(Saved):
         again = torch.randint(len(tasks), (len(tasks),), generator=generator)
         return LearnedPrior(**options, learn=("kernel", "noise")).fit(tasks.select(again), start=mean)
 
-    def predict(self, context: Tasks, at: Tasks) -> MixturePosterior:
-        """The mixture of what the members predict, by how probable each finds the context."""
+    def condition(self, context: Tasks) -> MixtureConditional:
+        """The mixture of the members, by how probable each finds the context."""
         self._check_fitted()
         alike = torch.full((len(self.members_),), -math.log(len(self.members_)), dtype=torch.float64)
-        return by_evidence([member.predict(context, at) for member in self.members_], alike)
+        return MixtureConditional([member.condition(context) for member in self.members_], alike, by_evidence=True)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "members_"):

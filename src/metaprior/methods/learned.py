@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,8 +13,8 @@ from gpytorch.means import Mean
 from torch import Tensor, nn
 
 from metaprior.errors import DataError, NotFittedError, OptionError
-from metaprior.files import Saved, State
-from metaprior.inference import UserConditional, UserPosterior, condition
+from metaprior.files import State
+from metaprior.inference import KeptMethod, UserConditional, condition
 from metaprior.learning import Check, Objective, OptimizerName, Training, Weighting, meta_train
 from metaprior.priors import HyperPrior, Prior, make_prior
 from metaprior.tasks import Covariate, Scaler, Tasks, TrainedOn, check_task_x
@@ -31,7 +30,7 @@ LEARNING = ("optimizer", "weighting", "objective", "hyper_prior", "anchored")
 _DTYPES = {"torch.float32": torch.float32, "torch.float64": torch.float64, None: None}
 
 
-class LearnedPrior(Saved):
+class LearnedPrior(KeptMethod):
     """A Gaussian process whose prior is meta-learned.
 
     mean: "zero", "constant", "linear", "deep", a GPyTorch mean, or a fixed callable. kernel: "rbf", "matern",
@@ -142,23 +141,18 @@ class LearnedPrior(Saved):
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
         self.prior_, self.scaler_ = prior, scaler
-        self.trained_on_ = TrainedOn.of(tasks, getattr(start, "trained_on_", None), task_x=bool(self.task_x_))
+        earlier = None if start is None else start.trained_on_
+        self.trained_on_ = TrainedOn.of(tasks, earlier, task_x=bool(self.task_x_))
+        if isinstance(held_out, Tasks):  # what decided when to stop has been seen too
+            self.trained_on_ = self.trained_on_.and_of(held_out)
         return self
 
     def condition(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""
         self._check_fitted()
         given = self.scaler_.scale(self._widened(context))
-        return UserConditional(
-            condition(self.prior_, given), self.scaler_, context.covariates if self.task_x_ else None
-        )
-
-    def predict(self, context: Tasks, at: Tasks) -> UserPosterior:
-        """The posterior of each target task, given its context; task covariates may be those of either."""
-        if context.covariates is None and at.covariates is not None:
-            columns = context.columns._replace(task_x=at.columns.task_x)
-            context = replace(context, covariates=at.covariates, columns=columns)
-        return self.condition(context).at(at)
+        covariates = context.covariates if self.task_x_ else None
+        return UserConditional(condition(self.prior_, given), self.scaler_, context, covariates)
 
     def _takes_task_x(self) -> bool:
         """Whether it can use covariates: they never differ within a task, so a stationary kernel does not see them."""

@@ -12,16 +12,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError, OptionError
-from metaprior.files import Saved, State
-from metaprior.inference import Gathered, MixturePosterior, Predictive, UserPosterior, condition, evidences
-from metaprior.inference.evidence import Evidence
-from metaprior.learning.em import Designs, MixedEffects, fit_em
-from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
+from metaprior.errors import DataError, NotFittedError, NumericalError, OptionError, numerical
+from metaprior.files import State
+from metaprior.inference import (
+    Conditional,
+    Evidence,
+    Gathered,
+    GaussianConditional,
+    KeptMethod,
+    MixturePosterior,
+    Posterior,
+    UserConditional,
+    conditioned,
+    evidences,
+)
+from metaprior.learning import Designs, KindsFit, MixedEffects, TaskDesigns, fit_em, fit_kinds, k_means, kind_evidences
 from metaprior.priors import Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
-from metaprior.tasks import Scaler, Tasks, TrainedOn, on_one_grid
-from metaprior.tasks.rounding import rounding_variance
+from metaprior.splits import some_of, to_stop_by
+from metaprior.tasks import Scaler, Tasks, TrainedOn, on_one_grid, rounding_variance
 
 COUNTS = (1, 2, 3, 5, 8, 12, 20, 30)
 """Numbers of kinds to choose from, as long as held-out evidence rises and there are tasks enough for each."""
@@ -30,6 +39,9 @@ TASKS_PER_KIND = 10
 
 SIZE = 20
 """Basis functions per input where tasks share no grid; on a grid there are as many as points."""
+
+SMALLER = (10, 5, 3)
+"""Where so few tasks do not determine as many."""
 
 SOME = 2_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
@@ -46,7 +58,7 @@ class TriedKinds(NamedTuple):
     held_out_evidence: float
 
 
-class Mixture(Saved):
+class Mixture(KeptMethod):
     """Tasks of several kinds, each with a mean function and components of its own (functional PCA), learned by EM.
 
     Which kind a new task is of, its context says: prediction is the full mixture, by responsibilities. kinds: how many,
@@ -79,24 +91,37 @@ class Mixture(Saved):
         own, identity = Scaler.fit(tasks), Scaler.identity(tasks.d, tasks.p)
         self.scaler_ = Scaler(identity.x_shift, identity.x_scale, own.y_shift, own.y_scale)
         scaled = self.scaler_.scale(tasks)
-        if isinstance(self.held_out, Tasks):
-            judge, training = self.scaler_.scale(self.held_out), scaled
-        else:
-            judge, training = scaled.split(self.held_out, self.seed)
-        self.basis_ = self._basis(scaled)
+        others = self.scaler_.scale(self.held_out) if isinstance(self.held_out, Tasks) else self.held_out
+        training, judge = to_stop_by(scaled, others, self.seed)
         self._floor = max(self.noise_floor, rounding_variance(scaled))
-        if len(training) > SOME and not on_one_grid(training):
-            training = training.split(SOME / len(training), self.seed)[0]
-        chosen, fit = self._choose(training, judge)
+        if not on_one_grid(training):
+            training = some_of(training, SOME, self.seed)
+        chosen, fit = self._in_a_basis(scaled, training, judge)
         if training is not scaled:
             designs = TaskDesigns.of(self.basis_, scaled)
             places = self._places(scaled, designs)
-            with suppress(DataError):  # kinds that the training tasks determine may fall otherwise with all of them
+            with suppress(
+                DataError, NumericalError
+            ):  # kinds that the training tasks determine may fall otherwise with all of them
                 fit = self._fit(designs, places, chosen.kinds, chosen.rank)
         self.notes_ = fit.notes
         self._set(fit.models, fit.shares)
         self.trained_on_ = TrainedOn.of(tasks)
+        if isinstance(self.held_out, Tasks):
+            self.trained_on_ = self.trained_on_.and_of(self.held_out)
         return self
+
+    def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
+        """The choice in as large a basis as so few tasks determine."""
+        sizes = self._sizes(scaled)
+        for size in sizes:
+            self.basis_ = make_basis("spline", scaled.x, size)
+            try:
+                return self._choose(training, judge)
+            except (DataError, NumericalError):
+                if size == sizes[-1]:
+                    raise
+        raise AssertionError  # there is one size or more
 
     def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
         """More and more kinds, as long as the evidence of held-out tasks rises."""
@@ -112,7 +137,7 @@ class Mixture(Saved):
                 for rank in ranks:
                     try:
                         fit = self._fit(designs, places, count, rank)
-                    except DataError:
+                    except (DataError, NumericalError):
                         if best is None:
                             raise
                         break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
@@ -133,21 +158,10 @@ class Mixture(Saved):
     def _fit(self, designs: TaskDesigns, places: Float[Tensor, "m r"], kinds: int, rank: int) -> KindsFit:
         return fit_kinds(designs, k_means(places, kinds, self.seed), rank, floor=self._floor)
 
-    def predict(self, context: Tasks, at: Tasks) -> KindsPosterior:
-        """The mixture of what each likely kind predicts, by how probable it is given the context."""
+    def condition(self, context: Tasks) -> KindsConditional:
+        """Each task under every kind, by how probable that is given the context."""
         self._check_fitted()
-        given, points = self.scaler_.scale(context), self.scaler_.scale(at)
-        log_joint = self._log_joint(given)
-        total = log_joint.logsumexp(1)
-        found = (log_joint - total[:, None]).sort(1, descending=True)  # each task's kinds, the most probable first
-        asked = found.values > math.log(UNLIKELY)
-        most = int(asked.sum(1).max())
-        weights = torch.where(asked, found.values, -torch.inf)[:, :most]
-        weights = weights - weights.logsumexp(1, keepdim=True)
-        slots = [self._slot(given, points, at, found.indices[:, k], asked[:, k]) for k in range(most)]
-        zero = torch.zeros_like(total)
-        known = Evidence(total + self.scaler_.log_jacobian(given), zero, zero)
-        return KindsPosterior(slots, weights, known, self, context)
+        return KindsConditional(self, context)
 
     @torch.no_grad()
     def responsibilities(self, tasks: Tasks) -> Float[Tensor, "m c"]:
@@ -194,16 +208,6 @@ class Mixture(Saved):
         found._set(models, [float.fromhex(share) for share in state.structure["shares"]])
         return found
 
-    def _slot(self, given: Tasks, points: Tasks, at: Tasks, chosen: Tensor, asked: Tensor) -> Predictive:
-        """Each task that is asked under one kind, the one that is chosen for it."""
-        parts = []
-        for c in chosen[asked].unique().tolist():
-            which = torch.nonzero((chosen == c) & asked)[:, 0]
-            conditional = condition(self.priors_[c], given.select(which))
-            posterior = conditional.at(points.select(which))
-            parts.append((which, UserPosterior(posterior, at.select(which), self.scaler_)))
-        return Gathered(at, parts)
-
     def _set(self, models: Sequence[MixedEffects], shares: Sequence[float]) -> None:
         self.models_, self.shares_ = list(models), list(shares)
         self.priors_ = [model.prior(self.basis_) for model in models]
@@ -215,10 +219,15 @@ class Mixture(Saved):
             if not 1 <= kinds <= len(tasks):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
 
-    def _basis(self, tasks: Tasks) -> Basis:
+    def _sizes(self, tasks: Tasks) -> list[int]:
+        """Numbers of basis functions per input, the largest first: fewer are tried where tasks do not determine them."""
+        if self.size is not None:
+            return [self.size]
         distinct = [len(column.unique()) for column in tasks.x.unbind(1)]
-        most = min(distinct) if on_one_grid(tasks) else min(SIZE, *distinct)
-        return make_basis("spline", tasks.x, self.size or most)
+        if on_one_grid(tasks):
+            return [min(distinct)]
+        most = min(SIZE, *distinct)
+        return [most, *(size for size in SMALLER if size < most)]
 
     def _counts(self, tasks: int) -> list[int]:
         if self.kinds is not None:
@@ -230,9 +239,10 @@ class Mixture(Saved):
             min(rank, self.basis_.size) for rank in ([self.rank] if isinstance(self.rank, int) else sorted(self.rank))
         ]
 
+    @numerical("where the tasks lie among each other")
     def _places(self, tasks: Tasks, designs: TaskDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
-        rank = min(16, self.basis_.size, len(tasks) - 1)
+        rank = max(min(16, self.basis_.size, len(tasks) - 1), 1)
         model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
         beta, W, noise = model
         M = noise * torch.eye(rank, dtype=torch.float64) + (designs.gram @ W).mT @ W
@@ -246,20 +256,68 @@ class Mixture(Saved):
             raise NotFittedError("this mixture has learned nothing yet: call fit(tasks) first.")
 
 
+class KindsConditional(Conditional["KindsPosterior"]):
+    """Tasks under every kind, each context factored once for each. Only likely kinds have a say in predictions."""
+
+    @torch.no_grad()
+    def __init__(self, method: Mixture, context: Tasks) -> None:
+        self.method, self.context = method, context
+        given = method.scaler_.scale(context)
+        kinds = conditioned(method.priors_, given)
+        shares = torch.tensor(method.shares_, dtype=torch.float64).log()
+        log_joint = shares + torch.stack([kind.evidence.total for kind in kinds], 1)
+        total = log_joint.logsumexp(1)
+        self.total = total + method.scaler_.log_jacobian(given)
+        ranked = (log_joint - total[:, None]).sort(1, descending=True)  # each task's kinds, the most probable first
+        asked = ranked.values > math.log(UNLIKELY)
+        most = int(asked.sum(1).max())
+        weights = torch.where(asked, ranked.values, -torch.inf)[:, :most]
+        self.log_weights = weights - weights.logsumexp(1, keepdim=True)
+        self.places = [_place(kinds, ranked.indices[:, k], asked[:, k]) for k in range(most)]
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence of each task's context: `log Σ_c π_c p(y | kind c)`."""
+        return Evidence.of_total(self.total)
+
+    def posterior(self, points: Tasks) -> KindsPosterior:
+        """The mixture of what each likely kind says at these points."""
+        return KindsPosterior(
+            [self._gathered(place, points) for place in self.places], self.log_weights, self.evidence, self
+        )
+
+    def _gathered(self, place: Sequence[tuple[Tensor, GaussianConditional]], points: Tasks) -> Posterior:
+        scaler = self.method.scaler_
+        parts: list[tuple[Tensor, Posterior]] = []
+        for which, kind in place:
+            inside = UserConditional(kind, scaler, self.context.select(which))
+            parts.append((which, inside.posterior(points.select(which))))
+        return Gathered(points, parts)
+
+
+def _place(
+    kinds: Sequence[GaussianConditional], chosen: Tensor, asked: Tensor
+) -> list[tuple[Tensor, GaussianConditional]]:
+    """Each task that has a kind at some place in its order, under that kind."""
+    found = []
+    for c in chosen[asked].unique().tolist():
+        which = torch.nonzero((chosen == c) & asked)[:, 0]
+        found.append((which, kinds[c].select(which)))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class KindsPosterior(MixturePosterior):
     """The mixture over the kinds that a context leaves probable; a joint density is of all kinds."""
 
-    method: Mixture | None = None
-    given: Tasks | None = None
+    conditional: KindsConditional | None = None
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together: evidence of everything less evidence of the context.
 
         Many values together may be of a kind that the context had made improbable.
         """
-        assert self.method is not None
-        assert self.given is not None
-        assert self.evidence is not None
-        together = self.given.joined(replace(self.points, y=self.as_targets(y), columns=self.given.columns))
-        return self.method.evidence(together) - self.evidence.total
+        assert self.conditional is not None
+        given = self.conditional.context
+        together = given.joined(replace(self.points, y=self.as_targets(y), columns=given.columns))
+        return self.conditional.method.evidence(together) - self.conditional.total

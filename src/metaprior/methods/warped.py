@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import NotFittedError
-from metaprior.files import Saved, State
-from metaprior.inference import Method, WarpedPosterior, summed_evidence
+from metaprior.files import State
+from metaprior.inference import KeptMethod, Method, WarpedConditional, summed_evidence
 from metaprior.learning import LBFGS
 from metaprior.priors import Warp, make_prior, make_warp
-from metaprior.tasks import Padded, Scaler, Tasks, TrainedOn
-from metaprior.tasks.batches import padded
+from metaprior.splits import some_of
+from metaprior.tasks import Padded, Scaler, Tasks, TrainedOn, padded
 
 SOME = 300
 """Tasks that the two numbers of a warp are learned from."""
@@ -24,7 +24,7 @@ SOME = 300
 STEPS = 60
 
 
-class Warped(Saved):
+class Warped(KeptMethod):
     """A method on warped targets; means, bounds and densities come back in the user's units.
 
     The warp is learned together with a plain prior (a constant mean and a Matérn kernel) by the evidence of `g(y)` plus
@@ -45,14 +45,13 @@ class Warped(Saved):
         self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.method.trained_on_.columns.task_x))  # type: ignore[attr-defined]
         return self
 
-    def predict(self, context: Tasks, at: Tasks) -> WarpedPosterior:
-        """The posterior of y at the target tasks' points."""
+    def condition(self, context: Tasks) -> WarpedConditional:
+        """The method with what is known, warped."""
         if not hasattr(self, "warp_"):
             raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
         self.warp_.check(context)
-        bare = replace(at, y=at.y[:, :0])
-        posterior = self.method.predict(warped(context, self.warp_), bare)
-        return WarpedPosterior(posterior, self.warp_, summed_slopes(context, self.warp_))
+        inner = self.method.condition(warped(context, self.warp_))
+        return WarpedConditional(inner, self.warp_, context, summed_slopes(context, self.warp_))
 
     def state(self) -> State:
         """The warp and the method, for a file."""
@@ -78,8 +77,7 @@ def warped(tasks: Tasks, warp: Warp) -> Tasks:
 @torch.no_grad()
 def summed_slopes(tasks: Tasks, warp: Warp) -> Float[Tensor, " m"]:
     """`Σ log g'(y)` of each task."""
-    slopes = warp.log_slope(tasks.y).sum(1) if tasks.p else torch.zeros(len(tasks.x), dtype=torch.float64)
-    return torch.zeros(len(tasks), dtype=torch.float64).index_add_(0, tasks.task_of_row, slopes)
+    return tasks.summed(warp.log_slope(tasks.y).sum(1))
 
 
 @lru_cache(maxsize=8)  # by identity of the tasks: several methods may learn from the same
@@ -89,7 +87,7 @@ def learned_warp(kind: str, tasks: Tasks, seed: int = 0) -> Warp:
     warp.check(tasks)
     if not list(warp.parameters()):
         return warp
-    some = tasks if len(tasks) <= SOME else tasks.split(SOME / len(tasks), seed)[0]
+    some = some_of(tasks, SOME, seed)
     scaled = Scaler.fit(some).scale(some)
     prior = make_prior("constant", "matern", d=some.d, p=some.p, seed=seed)
     laid_out = [(batch, _rows(some, batch)) for batch in padded(scaled)]

@@ -11,8 +11,18 @@ from metaprior.priors.bases import (
     make_basis,
 )
 from metaprior.priors.hyperprior import HyperPrior
-from metaprior.priors.kernels import KERNELS, BasisKernel, DeepKernel, EigenfunctionKernel, make_kernel
-from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean
+from metaprior.priors.kernels import (
+    KERNELS,
+    BasisKernel,
+    DeepKernel,
+    EigenfunctionKernel,
+    FeatureKernel,
+    InnerProduct,
+    kernel_features,
+    kernel_matrix,
+    make_kernel,
+)
+from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean, mean_values
 from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
 from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
 from metaprior.priors.prior import CONFIGURATIONS, AtPoints, Prior, make_prior
@@ -36,10 +46,12 @@ __all__ = [
     "DeepNoise",
     "Degrees",
     "EigenfunctionKernel",
+    "FeatureKernel",
     "FixedMean",
     "FixedNoise",
     "FourierBasis",
     "HyperPrior",
+    "InnerProduct",
     "LearnedNoise",
     "Network",
     "NetworkOptions",
@@ -49,9 +61,12 @@ __all__ = [
     "TensorBasis",
     "Warp",
     "described_basis",
+    "kernel_features",
+    "kernel_matrix",
     "make_basis",
     "make_kernel",
     "make_mean",
     "make_prior",
     "make_warp",
+    "mean_values",
 ]

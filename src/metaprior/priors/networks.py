@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 from jaxtyping import Float
@@ -30,6 +30,15 @@ class NetworkOptions(TypedDict, total=False):
     gain: float | None
     dtype: torch.dtype
     like: Float[Tensor, "k d"] | None
+
+
+class Standardised(NamedTuple):
+    """A parameter of a network, its value as it would be for inputs of mean 0 and deviation 1, and the standard
+    deviation of the law that this value starts from, of mean 0."""
+
+    parameter: nn.Parameter
+    value: Tensor
+    spread: float
 
 
 class Network(nn.Module):
@@ -65,27 +74,32 @@ class Network(nn.Module):
         generator = generator_of(seed)
         self.activation, self.outputs = make(), outputs
         layers: list[nn.Module] = []
-        self._spreads: list[Tensor] = []  # of weights and biases in turn
+        self._spreads: list[float] = []  # of weights and biases in turn
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2
             linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
             bound = _initialise(linear, 1.0 if last else gain or preserving, generator)
-            self._spreads += [torch.tensor(bound / math.sqrt(3.0), dtype=torch.float64)] * 2
+            self._spreads += [bound / math.sqrt(3.0)] * 2
             layers += [linear] if last else [linear, self.activation]
         self.layers = nn.Sequential(*layers)
-        if like is not None:
-            first = layers[0]
-            assert isinstance(first, nn.Linear)
-            self._spreads[0] = self._spreads[0] / _move_to(first, like)
+        self._shift, self._scale = _standard(inputs) if like is None else _move_to(self._first, like)
 
-    def spreads(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Every parameter with the standard deviation of the law it starts from."""
-        return list(zip(self.layers.parameters(), self._spreads, strict=True))
-
-    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
+    @property
+    def _first(self) -> nn.Linear:
         first = self.layers[0]
         assert isinstance(first, nn.Linear)
-        out: Tensor = self.layers(x.to(first.weight.dtype))
+        return first
+
+    def standardised(self) -> list[Standardised]:
+        """Every parameter as for standardised inputs, wherever the first layer was moved to; gradients go through."""
+        parameters = list(self.layers.parameters())
+        values: list[Tensor] = [parameter.double() for parameter in parameters]
+        weight, bias = values[:2]
+        values[:2] = [weight * self._scale.to(weight), bias + weight @ self._shift.to(weight)]
+        return [Standardised(*each) for each in zip(parameters, values, self._spreads, strict=True)]
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
+        out: Tensor = self.layers(x.to(self._first.weight.dtype))
         return out.to(x.dtype)
 
 
@@ -99,10 +113,15 @@ def _initialise(linear: nn.Linear, gain: float, generator: torch.Generator) -> f
 
 
 @torch.no_grad()
-def _move_to(first: nn.Linear, like: Float[Tensor, "k d"]) -> Float[Tensor, " d"]:
-    """Make it say of these points what it would of standardised ones; returns what each input is divided by."""
-    shift, spread = like.mean(0), like.std(0, correction=0)
+def _move_to(first: nn.Linear, like: Float[Tensor, "k d"]) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    """Make it say of these points what it would of standardised ones; returns their shift and scale."""
+    shift, spread = like.double().mean(0), like.double().std(0, correction=0)
     scale = torch.where(spread > 0, spread, 1.0)
     first.weight.div_(scale.to(first.weight))
     first.bias.sub_(first.weight @ shift.to(first.weight))
-    return scale.double()
+    return shift, scale
+
+
+def _standard(inputs: int) -> tuple[Float[Tensor, " d"], Float[Tensor, " d"]]:
+    """Shift and scale of inputs that are standardised already."""
+    return torch.zeros(inputs, dtype=torch.float64), torch.ones(inputs, dtype=torch.float64)

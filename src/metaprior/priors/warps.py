@@ -11,15 +11,16 @@ from torch import Tensor, nn
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.tasks import Tasks
 
-TINY = 1e-4
-"""An exponent below this is zero: the logarithm."""
+NOTHING = 1e-30
+"""A power below this is the logarithm in every digit: where products with it could vanish, it is taken for 0."""
 
 
 class Warp(nn.Module, ABC):
     """`t = g(y)`, rising, in each target column. unit: the magnitude of each column, so that parameters have none.
 
-    lower and upper: how far y may lie, the whole range of the past values beyond them on either side. A bent tail would
-    otherwise reach to where nothing was ever seen, and take the mean with it.
+    lower and upper: the range of the past values. Beyond it a warp goes on straight, with the slope that it has there:
+    a bent tail would reach to where nothing was ever seen, and take the mean with it. One of positive values keeps its
+    own shape down to 0.
     """
 
     kind: str
@@ -33,21 +34,45 @@ class Warp(nn.Module, ABC):
         self.register_buffer("lower", lower)
         self.register_buffer("upper", upper)
 
-    def back(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        """`g⁻¹(t)`, no farther than y may lie."""
-        return self.inverse(t).clamp(self.lower, self.upper)
-
-    @abstractmethod
     def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g(y)`."""
+        low, high = self._range()
+        t = self._bent(_between(y, low, high))
+        if high is not None:
+            t = t + torch.relu(y - high) * self._bent_log_slope(high).exp()
+        if low is not None:
+            t = t - torch.relu(low - y) * self._bent_log_slope(low).exp()
+        return t
 
-    @abstractmethod
     def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g⁻¹(t)`."""
+        low, high = self._range()
+        y = self._unbent(_between(t, *(None if end is None else self._bent(end) for end in (low, high))))
+        if high is not None:
+            y = y + torch.relu(t - self._bent(high)) / self._bent_log_slope(high).exp()
+        if low is not None:
+            y = y - torch.relu(self._bent(low) - t) / self._bent_log_slope(low).exp()
+        return y
 
-    @abstractmethod
     def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`log g'(y)`: what a log density gains on the way back to y."""
+        return self._bent_log_slope(_between(y, *self._range()))
+
+    def _range(self) -> tuple[Float[Tensor, " p"] | None, Float[Tensor, " p"] | None]:
+        """Where it is bent; None: it has its own shape as far as y goes on that side."""
+        return self.lower, self.upper
+
+    @abstractmethod
+    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """`g(y)` within the range."""
+
+    @abstractmethod
+    def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """The y within the range that has `g(y) = t`."""
+
+    @abstractmethod
+    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        """`log g'(y)` within the range."""
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
         """Where it is defined."""
@@ -72,36 +97,49 @@ class IdentityWarp(Warp):
 
     kind = "identity"
 
-    def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _range(self) -> tuple[None, None]:
+        return None, None  # straight everywhere
+
+    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return y
 
-    def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return t
 
-    def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return torch.zeros_like(y)
 
 
-class LogWarp(Warp):
-    """`g(y) = log(y / unit)`, for values above 0."""
+class _Positive(Warp, ABC):
+    """For values above 0, towards which it keeps its own shape."""
 
-    kind = "log"
-
-    def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return (y / self.unit).log()
-
-    def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return self.unit * t.exp()
-
-    def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return -y.log()
+    def _range(self) -> tuple[None, Float[Tensor, " p"]]:
+        return None, self.upper
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
         return y > 0
 
 
-class BoxCox(Warp):
-    """`g(y) = ((y / unit)^λ − 1) / λ` with a learned λ from 0 (the logarithm) to 2, for values above 0."""
+class LogWarp(_Positive):
+    """`g(y) = log(y / unit)`, for values above 0."""
+
+    kind = "log"
+
+    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return (y / self.unit).log()
+
+    def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return self.unit * t.exp()
+
+    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return -y.log()
+
+
+class BoxCox(_Positive):
+    """`g(y) = ((y / unit)^λ − 1) / λ` with a learned λ from 0 (the logarithm) to 2, for values above 0.
+
+    It reaches down to `g(0) = −1/λ`: whatever lies below comes back as 0.
+    """
 
     kind = "box-cox"
 
@@ -114,17 +152,14 @@ class BoxCox(Warp):
         """λ: 1 at the start, which bends nothing."""
         return 2 * torch.sigmoid(self.raw)
 
-    def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return _power((y / self.unit).log(), self.power)
 
-    def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return self.unit * _log_root(t, self.power).exp()
 
-    def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return (self.power - 1) * (y / self.unit).log() - self.unit.log()
-
-    def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
-        return y > 0
+    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+        return torch.xlogy(self.power - 1, y / self.unit) - self.unit.log()
 
 
 class YeoJohnson(Warp):
@@ -141,14 +176,14 @@ class YeoJohnson(Warp):
         """λ: 1 at the start, which bends nothing."""
         return 2 * torch.sigmoid(self.raw)
 
-    def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         t = _power(self._log(y), self._powers(y))
         return torch.where(y >= 0, t, -t)
 
-    def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return t.sign() * self._unit * _log_root(t.abs(), self._powers(t)).expm1()
 
-    def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (self._powers(y) - 1) * self._log(y) - self._unit.log()
 
     @property
@@ -166,23 +201,26 @@ WARPS: dict[str, type[Warp]] = {kind.kind: kind for kind in (IdentityWarp, LogWa
 
 
 def make_warp(kind: str, y: Float[Tensor, "N p"]) -> Warp:
-    """A warp by name, in the magnitude of these values."""
+    """A warp by name, in the magnitude of these values and bent within their range."""
     if kind not in WARPS:
         raise UnknownNameError("warp", kind, WARPS)
     middles = [column[column > 0].median() if bool((column > 0).any()) else 1.0 for column in y.abs().unbind(1)]
-    lowest, highest = y.amin(0), y.amax(0)
-    span = highest - lowest
-    return WARPS[kind](torch.tensor(middles, dtype=torch.float64), lowest - span, highest + span)
+    return WARPS[kind](torch.tensor(middles, dtype=torch.float64), y.amin(0), y.amax(0))
+
+
+def _between(values: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
+    """Values cut off at the bounds that there are."""
+    return values if low is None and high is None else values.clamp(low, high)
 
 
 def _power(log: Tensor, power: Tensor) -> Tensor:
     """`(e^{λ l} − 1) / λ`, and l at λ = 0."""
-    safe = torch.where(power > TINY, power, 1.0)
-    return torch.where(power > TINY, torch.expm1(safe * log) / safe, log)
+    safe = torch.where(power > NOTHING, power, 1.0)
+    return torch.where(power > NOTHING, torch.expm1(safe * log) / safe, log)
 
 
 def _log_root(t: Tensor, power: Tensor) -> Tensor:
     """l with `_power(l, λ) = t`; where there is none (far below zero), −∞."""
-    safe = torch.where(power > TINY, power, 1.0)
+    safe = torch.where(power > NOTHING, power, 1.0)
     inside = (safe * t).clamp(min=-1.0)
-    return torch.where(power > TINY, torch.log1p(inside) / safe, t)
+    return torch.where(power > NOTHING, torch.log1p(inside) / safe, t)

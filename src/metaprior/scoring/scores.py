@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
-from metaprior.inference import Method, Predictive
+from metaprior.inference import Method, Posterior
 from metaprior.tasks import Tasks
 
 SLICE = 400_000_000
@@ -65,10 +65,11 @@ class Scores:
         return "\n".join(lines)
 
 
-def score(posterior: Predictive, target: Tasks) -> Scores:
+def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None = None) -> Scores:
     """All metrics of a posterior at the target's points, averaged over each task's points.
 
-    mse; log_likelihood (log density of each value, noise included); crps (in y's units); joint_log_likelihood (of all
+    mse; log_likelihood (log density of each value, noise included; with steps, of the value as it was recorded: see
+    `recorded_density`); crps (in y's units); joint_log_likelihood (of all
     of a task's values together, divided by their number); coverage_10 … coverage_90; and, where the method has one, the
     evidence of the context.
     """
@@ -79,13 +80,12 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
     keep = target.sizes > 0
     values = {
         "mse": _per_task((posterior.mean - target.y).square(), target),
-        "log_likelihood": _per_task(posterior.log_density(target.y), target),
+        "log_likelihood": _per_task(recorded_density(posterior, target.y, steps), target),
         "crps": _per_task(posterior.crps(target.y), target),
         "joint_log_likelihood": posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p),
     }
-    evidence = getattr(posterior, "evidence", None)
-    if evidence is not None:
-        values["evidence"] = evidence.total.detach()[keep]
+    if posterior.evidence is not None:
+        values["evidence"] = posterior.evidence.total.detach()[keep]
     off_centre = 2 * (posterior.cdf(target.y) - 0.5).abs()  # within the central interval of this level and above
     for level in LEVELS:
         values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target)
@@ -93,7 +93,7 @@ def score(posterior: Predictive, target: Tasks) -> Scores:
     return Scores(ids, values)
 
 
-def evaluate(method: Method, context: Tasks, target: Tasks) -> Scores:
+def evaluate(method: Method, context: Tasks, target: Tasks, steps: Float[Tensor, " p"] | None = None) -> Scores:
     """All metrics of a fitted method on these tasks, predicted a slice at a time: memory does not grow with them."""
     largest = int((context.sizes + target.sizes).max()) if len(context) else 1
     count = max(SLICE // max(largest, 1) ** 2, 1)
@@ -101,11 +101,33 @@ def evaluate(method: Method, context: Tasks, target: Tasks) -> Scores:
     for which in torch.arange(len(context)).split(count):
         given, wanted = context.select(which), target.select(which)
         if len(wanted.x) > 0:
-            parts.append(score(method.predict(given, wanted), wanted))
+            parts.append(score(method.predict(given, wanted), wanted, steps))
     if not parts:
         raise DataError("no point is left to score: the contexts hold them all.")
     ids = tuple(name for part in parts for name in part.ids)
     return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in parts[0].values})
+
+
+def recorded_density(
+    posterior: Posterior, y: Float[Tensor, "N p"], steps: Float[Tensor, " p"] | None
+) -> Float[Tensor, "N p"]:
+    """Log density of values as they were recorded: the mean over the step that was rounded to each of them.
+
+    A whole number that repeats has a density without bound under a prior that is sure of it: it would decide alone.
+    steps: of each target; None or 0 where it was not rounded.
+    """
+    density = posterior.log_density(y)
+    if steps is None or not bool((steps > 0).any()):
+        return density
+    half = steps / 2
+    return rounded_density(density, posterior.cdf(y - half), posterior.cdf(y + half), steps)
+
+
+def rounded_density(density: Tensor, below: Tensor, above: Tensor, step: Tensor) -> Tensor:
+    """The density of values between two probabilities a step apart; where they hold too little, that of the value."""
+    mass, rounded = above - below, step > 0
+    found = mass.clamp(min=1e-300).log() - torch.where(rounded, step, 1.0).log()
+    return torch.where(rounded & (mass > 1e-9), found, density)
 
 
 def summarise(values: Float[Tensor, " m"]) -> Summary:
@@ -123,6 +145,5 @@ def paired_difference(first: Float[Tensor, " m"], second: Float[Tensor, " m"]) -
 
 
 def _per_task(values: Float[Tensor, "N p"], target: Tasks) -> Float[Tensor, " m"]:
-    sums = torch.zeros(len(target), dtype=torch.float64).index_add_(0, target.task_of_row, values.mean(1))
     keep = target.sizes > 0
-    return sums[keep] / target.sizes[keep]
+    return target.summed(values.mean(1))[keep] / target.sizes[keep]

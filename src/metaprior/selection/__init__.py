@@ -3,7 +3,7 @@
 from metaprior.selection.auto import Auto
 from metaprior.selection.compare import Comparison, compare
 from metaprior.selection.methods import COMPARED, METHODS, SIMPLE, make_method
-from metaprior.selection.splits import ContextsBySetting, contexts_until, default_sizes, random_sizes, spare
+from metaprior.selection.portrait import described_scores, held_out_scores, portrait
 
 __all__ = [
     "COMPARED",
@@ -11,11 +11,9 @@ __all__ = [
     "SIMPLE",
     "Auto",
     "Comparison",
-    "ContextsBySetting",
     "compare",
-    "contexts_until",
-    "default_sizes",
+    "described_scores",
+    "held_out_scores",
     "make_method",
-    "random_sizes",
-    "spare",
+    "portrait",
 ]

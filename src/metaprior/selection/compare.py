@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
-from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
+from metaprior.inference import Method
 from metaprior.progress import progress_bar
-from metaprior.scoring import Scores, Summary, evaluate, paired_difference, summarise
-from metaprior.seeds import generator_of
+from metaprior.scoring import Scores, Summary, paired_difference, summarise
 from metaprior.selection.methods import COMPARED, METHODS, SIMPLE, make_method
-from metaprior.selection.splits import ContextsBySetting
-from metaprior.tasks import Tasks
+from metaprior.selection.trying import scores_by_setting, try_on
+from metaprior.splits import Contexts, Fold, k_folds, within
+from metaprior.tasks import Tasks, resolution
 
 FOLDS = 5
+INNER = 0.25
+"""Of the tasks outside a fold, set aside to choose by."""
+
 CHOSEN = "the choice"
 """The row of what would have been chosen without looking: by inner folds, scored on outer ones."""
 
@@ -115,14 +119,14 @@ def _told(gains: dict[str, Summary]) -> str:
 
 def compare(
     tasks: Tasks,
-    contexts: ContextsBySetting,
+    contexts: Contexts,
     *,
     methods: Sequence[str] = (),
     folds: int = FOLDS,
     seed: int = 0,
     progress: bool = False,
 ) -> Comparison:
-    """Fit every method without each fold of the tasks and score it there.
+    """Fit every method without each fold of the tasks and score it there: values that were rounded, as recorded.
 
     What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
     those of a choice that has not seen the tasks it is scored on.
@@ -139,17 +143,15 @@ def compare(
         )
     contexts(tasks)  # whether they can be split so at all
     run = _Comparing(tasks, contexts, seed)
-    parts = torch.randperm(len(tasks), generator=generator_of(seed)).tensor_split(min(folds, len(tasks)))
+    parts = k_folds(len(tasks), folds, seed)
     winners = []
     with progress_bar("comparing", 2 * len(names) * len(parts), show=progress) as advance:
-        for k, part in enumerate(parts):
-            rest = torch.cat([other for other in parts if other is not part])
-            spared, kept = rest.tensor_split([max(len(rest) // 4, 1)])
+        for k, fold in enumerate(parts):
             inner = _Comparing(tasks, contexts, seed)
             for name in names:
-                inner.add(name, kept, spared)
+                inner.add(name, within(fold, INNER, seed))
                 advance(f"fold {k + 1}, {name}")
-                run.add(name, rest, part)
+                run.add(name, fold)
                 advance(f"fold {k + 1}, {name}")
             if winner := inner.best([name for name in names if name not in run.skipped]):
                 winners.append(winner)
@@ -157,28 +159,30 @@ def compare(
     return run.found([*names, CHOSEN], winners)
 
 
+def _fitted(name: str, contexts: Contexts, tasks: Tasks, seed: int) -> Method:
+    """A method by name that has learned from these tasks, to be asked from such contexts."""
+    return make_method(name, tasks, seed, contexts).fit(tasks)
+
+
 class _Comparing:
     """Scores as they come in, fold by fold."""
 
-    def __init__(self, tasks: Tasks, contexts: ContextsBySetting, seed: int) -> None:
+    def __init__(self, tasks: Tasks, contexts: Contexts, seed: int) -> None:
         self.tasks, self.contexts, self.seed = tasks, contexts, seed
+        self.ask = partial(scores_by_setting, contexts=contexts, steps=resolution(tasks))
         self.parts: dict[tuple[str, str], list[Scores]] = {}
         self.last: dict[str, dict[str, Scores]] = {}
         self.skipped: dict[str, str] = {}
 
-    def add(self, name: str, training: Tensor, test: Tensor) -> None:
+    def add(self, name: str, fold: Fold) -> None:
         """Fit a method on some tasks and score it on others; one that cannot be used is left out, with its reason."""
         if name in self.skipped:
             return
         self.last.pop(name, None)
-        try:
-            splits = self.contexts(self.tasks.select(test.sort().values))
-        except DataError:
+        if not self.contexts.where_possible(self.tasks.select(fold.judge)):
             return  # none of these tasks can be split so: they say nothing
         try:
-            some = self.tasks.select(training.sort().values)
-            method = make_method(name, some, self.seed, self.contexts).fit(some)
-            found = {setting: evaluate(method, *split) for setting, split in splits.items()}
+            found = try_on(partial(_fitted, name, self.contexts), self.tasks, fold, self.seed, self.ask)
         except MetapriorError as error:
             self.skipped[name] = str(error)
             self.parts = {key: value for key, value in self.parts.items() if key[0] != name}

@@ -7,7 +7,7 @@ from typing import Any
 
 from metaprior.baselines import FPCA, GPPerTask
 from metaprior.methods import HyperPosterior, LearnedPrior, Mixture, Warped
-from metaprior.selection.splits import spare
+from metaprior.splits import spare
 from metaprior.tasks import Tasks
 
 Rung = Callable[[Tasks, int], Any]
@@ -22,7 +22,7 @@ def _prior(mean: str, kernel: str, **options: Any) -> Rung:
         many = len(tasks) >= MANY
         chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8 if many else 4}
         chosen |= {"weighting": "point" if many else "task"} | options
-        return LearnedPrior(mean, kernel, held_out=spare(tasks), seed=seed, progress=False, **chosen)
+        return LearnedPrior(mean, kernel, held_out=spare(len(tasks)), seed=seed, progress=False, **chosen)
 
     return make
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
 
-from metaprior.baselines import FPCA, MAML, Contexts, GPPerTask, LastValue, NeuralNetwork
+from metaprior.baselines import FPCA, MAML, GPPerTask, LastValue, NeuralNetwork
 from metaprior.errors import UnknownNameError
-from metaprior.inference import Method
+from metaprior.inference import KeptMethod
 from metaprior.methods import LearnedPrior
 from metaprior.priors import CONFIGURATIONS
 from metaprior.selection.auto import Auto
 from metaprior.selection.ladder import LADDER
-from metaprior.selection.splits import ContextsBySetting, spare
-from metaprior.tasks import Tasks, TrainedOn
+from metaprior.splits import Contexts, spare
+from metaprior.tasks import Tasks
 
 SIMPLE = ("last value", "gp per task")
 """What needs no other tasks: a learned prior has to beat both."""
@@ -23,42 +21,33 @@ EPISODES = 2_000
 """Tasks that MAML is trained on in all, with repetition."""
 
 
-class Choosable(Method, Protocol):
-    """A method that can be kept in a file."""
-
-    trained_on_: TrainedOn
-    scores_: dict[str, Any]
-
-    def save(self, path: str | Path) -> None: ...
-
-
-Maker = Callable[[Tasks, int, ContextsBySetting | None], Choosable]
+Maker = Callable[[Tasks, int, Contexts | None], KeptMethod]
 """A method that is about to learn from these tasks, with this seed, to be asked from such contexts."""
 
 
 def _prior(mean: str, kernel: str) -> Maker:
     return lambda tasks, seed, _: LearnedPrior(
-        mean, kernel, max_epochs=300, held_out=spare(tasks), seed=seed, progress=False
+        mean, kernel, max_epochs=300, held_out=spare(len(tasks)), seed=seed, progress=False
     )
 
 
-def _maml(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> MAML:
-    epochs, share = min(max(EPISODES // len(tasks), 1), 200), spare(tasks) or 0.5
+def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
+    epochs, share = min(max(EPISODES // len(tasks), 1), 200), spare(len(tasks)) or 0.5
     return MAML(contexts=_given(contexts), max_epochs=epochs, patience=20, held_out=share, seed=seed, progress=False)
 
 
-def _network(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> NeuralNetwork:
-    share = spare(tasks) or 0.5
+def _network(tasks: Tasks, seed: int, contexts: Contexts | None) -> NeuralNetwork:
+    share = spare(len(tasks)) or 0.5
     return NeuralNetwork(contexts=_given(contexts), max_epochs=300, held_out=share, seed=seed, progress=False)
 
 
-def _last_value(tasks: Tasks, seed: int, contexts: ContextsBySetting | None) -> LastValue:
-    return LastValue(contexts=_given(contexts), held_out=spare(tasks) or 0.5, seed=seed)
+def _last_value(tasks: Tasks, seed: int, contexts: Contexts | None) -> LastValue:
+    return LastValue(contexts=_given(contexts), held_out=spare(len(tasks)) or 0.5, seed=seed)
 
 
-def _given(contexts: ContextsBySetting | None) -> Contexts | None:
+def _given(contexts: Contexts | None) -> Contexts | None:
     """How a method will be asked, where that is not at random."""
-    return None if contexts is None or contexts.at_random else lambda tasks: list(contexts(tasks).values())
+    return None if contexts is None or contexts.at_random else contexts
 
 
 def _rung(name: str) -> Maker:
@@ -84,7 +73,7 @@ METHODS: dict[str, Maker] = {
 """With the rungs that `auto` chooses from, and the choice itself."""
 
 
-def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: ContextsBySetting | None = None) -> Choosable:
+def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: Contexts | None = None) -> KeptMethod:
     """A method by name, ready to learn from these tasks.
 
     contexts: how it will be asked. Where that is not at random, methods that predict single values take their variance

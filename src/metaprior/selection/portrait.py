@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from metaprior.baselines import GPPerTask, PointMethod
-from metaprior.inference import Method
-from metaprior.scoring import LEVELS, Scores, evaluate
+from metaprior.errors import DataError
+from metaprior.scoring import LEVELS, Scores
 from metaprior.selection.auto import Auto
-from metaprior.selection.splits import ContextsBySetting
-from metaprior.tasks import Tasks, TrainedOn
+from metaprior.selection.trying import scores_by_setting
+from metaprior.splits import Contexts
+from metaprior.tasks import Tasks, TrainedOn, resolution
 
 POINTS, DRAWS, FUNCTIONS = 121, 12, 4
 MANY = 2_000
@@ -23,9 +24,12 @@ MANY = 2_000
 Curves = dict[str, np.ndarray[Any, Any]]
 
 
-def held_out_scores(method: Method, tasks: Tasks, contexts: ContextsBySetting) -> dict[str, Any]:
-    """How a method predicts tasks it has not seen, by setting."""
-    return {setting: described_scores(evaluate(method, *split)) for setting, split in contexts(tasks).items()}
+def held_out_scores(method: Any, judge: Tasks, contexts: Contexts) -> dict[str, Any]:
+    """How a method predicts tasks to judge by, by setting; refused where any decided on what it has learned."""
+    if seen := method.trained_on_.seen(judge.ids):
+        raise DataError(f"task {seen[0]!r} was trained on, or decided when to stop: a score on it would be too good.")
+    found = scores_by_setting(method, judge, contexts, resolution(judge))
+    return {setting: described_scores(scores) for setting, scores in found.items()}
 
 
 def described_scores(scores: Scores) -> dict[str, Any]:
@@ -64,10 +68,9 @@ def _prior(method: Any, low: float, high: float, trained_on: TrainedOn) -> Curve
     points = replace(Tasks.from_inputs([x]), covariates=about, columns=trained_on.columns)
     posterior = method.predict(Tasks.empty(points.ids, 1, p), points).function
     draws = posterior.samples(DRAWS, 0)[:, :, 0]
-    if hasattr(posterior, "covariances"):
-        K = posterior.covariances()[0][0]
-    else:  # a mixture, a warp: from many draws
-        K = posterior.samples(MANY, 1)[:, :, 0].mT.cov()
+    covariances = posterior.covariances()
+    # where there is no closed form (a warp): from many draws
+    K = posterior.samples(MANY, 1)[:, :, 0].mT.cov() if covariances is None else covariances[0][0]
     values, vectors = torch.linalg.eigh(K)
     vectors = vectors * vectors.sum(0).sign()
     sd = K.diagonal().clamp(min=1e-300).sqrt()

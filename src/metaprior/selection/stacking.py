@@ -10,13 +10,16 @@ from torch import Tensor
 
 from metaprior.scoring import summarise
 from metaprior.seeds import generator_of
-from metaprior.selection.held_out import Seen, Values
+from metaprior.selection.trying import Seen, Values
 
 STEPS = tuple(k / 20 for k in range(21))
 """From the weights of the highest density to those of the least error."""
 
 EXCHANGES = 10_000
 """Of weight between two methods, at most."""
+
+LEAST_WEIGHT = 0.03
+"""A method of less weight in a combination is left out of it."""
 
 TOLERATED = 0.02
 """Of the least squared error: how much more a combination may have in any case."""
@@ -64,8 +67,9 @@ def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, 
 
     A combination is asked for its mean too. So they move until its error is within two standard errors of the least,
     or so little above it that nobody would mind; where a few tasks decide the error, it says little, and they stay.
+    A method of little weight has none in the end: what is judged is what would be kept.
     """
-    by_density = stacking_weights(_matrix(seen), values.weight)
+    by_density = stacking_weights(_matrix(seen, values), values.weight)
     means = torch.stack([found.mean for found in seen.values()], 1)
     by_error = least_squares_weights(means, values.y, values.weight)
     least = values.per_task((means @ by_error - values.y).square())
@@ -73,8 +77,13 @@ def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, 
         weights = (1 - step) * by_density + step * by_error
         more = summarise(values.per_task((means @ weights - values.y).square()) - least)
         if more.mean <= max(2 * (more.stderr or 0.0), TOLERATED * float(least.mean())):
-            return weights
-    return by_error
+            return _pruned(weights)
+    return _pruned(by_error)
+
+
+def _pruned(weights: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+    kept = torch.where(weights >= LEAST_WEIGHT, weights, 0.0)
+    return kept / kept.sum()
 
 
 def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:
@@ -87,9 +96,9 @@ def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> Float[T
     for learn in (in_first, ~in_first):
         some = {name: one.some(learn) for name, one in seen.items()}
         shares = combined_weights(some, values.some(learn))
-        found[~learn] = torch.logsumexp(_matrix(seen)[~learn] + shares.log(), 1)
+        found[~learn] = torch.logsumexp(_matrix(seen, values)[~learn] + shares.log(), 1)
     return values.per_task(found)
 
 
-def _matrix(seen: Mapping[str, Seen]) -> Float[Tensor, "N k"]:
-    return torch.stack([found.log_density for found in seen.values()], 1)
+def _matrix(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, "N k"]:
+    return torch.stack([values.density(found) for found in seen.values()], 1)

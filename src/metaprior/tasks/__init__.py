@@ -1,14 +1,32 @@
 """What comes in: ragged tasks, tables, scaling, splits, batches."""
 
 from metaprior.tasks._checks import Missing
-from metaprior.tasks.batches import Batch, Inputs, Padded, SharedInputs, batches, on_one_grid
+from metaprior.tasks.batches import (
+    CHUNK,
+    LEAST_SHARED,
+    MAX_ENTRIES,
+    Batch,
+    Inputs,
+    Padded,
+    SharedInputs,
+    batches,
+    buckets,
+    on_one_grid,
+    pad,
+    padded,
+)
+from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
+from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
-from metaprior.tasks.tables import as_tasks
-from metaprior.tasks.tasks import Columns, ContextTarget, Task, Tasks, check_task_x
-from metaprior.tasks.trained_on import TrainedOn
+from metaprior.tasks.tables import holds_dates, in_days, task_columns, task_ids
+from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_task_x, offsets_of
+from metaprior.tasks.trained_on import TrainedOn, as_written
 
 __all__ = [
+    "CHUNK",
+    "LEAST_SHARED",
+    "MAX_ENTRIES",
     "Batch",
     "Columns",
     "ContextTarget",
@@ -22,7 +40,18 @@ __all__ = [
     "Tasks",
     "TrainedOn",
     "as_tasks",
+    "as_written",
     "batches",
+    "buckets",
     "check_task_x",
+    "holds_dates",
+    "in_days",
+    "offsets_of",
     "on_one_grid",
+    "pad",
+    "padded",
+    "resolution",
+    "rounding_variance",
+    "task_columns",
+    "task_ids",
 ]

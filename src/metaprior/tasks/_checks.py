@@ -1,13 +1,14 @@
-"""What makes arrays unusable as tasks, found all at once and said with the column, the task and the rows."""
+"""What makes arrays unusable as tasks, said with the task that it was seen in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
@@ -41,27 +42,40 @@ def as_matrix(values: object, what: str) -> Float[Tensor, "n k"]:
     return matrix
 
 
-def usable_rows(
-    x: Float[Tensor, "N d"],
-    y: Float[Tensor, "N p"],
-    columns: Sequence[str],
-    task_of_row: Sequence[object],
-    rows: np.ndarray[Any, Any],
-    missing: Missing,
-) -> tuple[Bool[Tensor, " N"], tuple[str, ...]]:
-    """Which rows are finite, and notes on the rest; with `missing="error"` the rest is an error."""
-    keep = torch.isfinite(x).all(1) & torch.isfinite(y).all(1)
-    if bool(keep.all()):
-        return keep, ()
-    bad = ~torch.isfinite(torch.cat([x, y], 1))
-    findings = []
-    for k, column in enumerate(columns):
-        where = torch.nonzero(bad[:, k])[:, 0].tolist()
-        if where:
-            first = ", ".join(f"row {rows[i]} of task {task_of_row[i]!r}" for i in where[:3])
-            more = ", …" if len(where) > 3 else ""
-            findings.append(f"column {column!r}: {len(where)} ({first}{more})")
-    said = f"NaN or infinity in {'; '.join(findings)}"
-    if missing == "error":
-        raise DataError(f"{said}. Put them right, or leave those rows out with missing='drop'.")
-    return keep, (f"dropped {int((~keep).sum())} of {len(keep)} rows: {said}",)
+def names_of(ids: Sequence[Hashable] | None, count: int) -> list[Hashable]:
+    """One id for each of so many tasks: those given, no two of them the same, or 0, 1, 2, …"""
+    if ids is None:
+        return list(range(count))
+    names = list(ids)
+    if len(names) != count:
+        raise DataError(f"{count} tasks but {len(names)} ids; give one id per task.")
+    try:
+        counts = Counter(names)
+    except TypeError as error:
+        raise DataError(f"ids that cannot name tasks: {error}. Use numbers, text or tuples of them.") from None
+    twice = [name for name, times in counts.items() if times > 1]
+    if twice:
+        first = ", ".join(f"{name!r} ({counts[name]} times)" for name in twice[:3])
+        more = " and others" if len(twice) > 3 else ""
+        raise DataError(
+            f"several tasks have the same id: {first}{more}. Give each task an id of its own, or join the points of "
+            "those that are one task."
+        )
+    return names
+
+
+def check_shapes(ids: Sequence[Hashable], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
+    """Each task has as many rows of x as of y, and at least one; all have the same columns."""
+    if not xs:
+        raise DataError("no tasks: give at least one (x, y) pair.")
+    for name, x, y in zip(ids, xs, ys, strict=True):
+        if len(x) != len(y):
+            raise DataError(f"task {name!r}: x has {len(x)} rows and y has {len(y)}; they must match.")
+        if len(x) == 0:
+            raise DataError(f"task {name!r} has no rows; leave it out.")
+        for what, one, first in (("x", x, xs[0]), ("y", y, ys[0])):
+            if one.shape[1] != first.shape[1]:
+                raise DataError(
+                    f"task {name!r}: {what} has {one.shape[1]} columns, but task {ids[0]!r} has "
+                    f"{first.shape[1]}; all tasks share the same columns."
+                )

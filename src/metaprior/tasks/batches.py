@@ -82,6 +82,11 @@ class Padded:
     y: Float[Tensor, "b n p"]
     mask: Bool[Tensor, "b n"]
 
+    def select(self, chosen: Int[Tensor, " k"]) -> Padded:
+        """Some of the tasks, in this order, padded to the same size."""
+        inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen])
+        return Padded(self.tasks[chosen], inputs, self.y[chosen], self.mask[chosen])
+
     def to(self, like: Tensor) -> Padded:
         """The same on the device and in the precision of a tensor."""
         return Padded(self.tasks, self.inputs.to(like), self.y.to(like), self.mask.to(like.device))

@@ -1,11 +1,10 @@
-"""From a long table, one row per observation, to `Tasks`."""
+"""A long table, one row per observation, read into the rows of its tasks."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -16,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.tasks._checks import Missing, check_missing_option
+from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
-from metaprior.tasks.tasks import Columns, Tasks, assemble
+from metaprior.tasks.rows import Rows
 
 DAYS = "days since 1970-01-01"
 """What dates among the inputs are counted in."""
@@ -27,30 +26,18 @@ Names = str | Sequence[str]
 Array = np.ndarray[Any, Any]
 
 
-def as_tasks(
-    given: Any,
-    *,
-    task: Names | None = None,
-    x: Names | None = None,
-    y: Names | None = None,
-    task_x: str | Sequence[str | Covariate] = (),
-    missing: Missing = "error",
-) -> Tasks:
-    """Tasks as they are, or from a long table with the names of its columns."""
-    if isinstance(given, Tasks):
-        if task_x:
-            raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")
-        return given
-    if task is None or x is None or y is None:
-        raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
-    return tasks_from_table(given, task=task, x=x, y=y, task_x=task_x, missing=missing)
+class LongTable(NamedTuple):
+    """What a long table says: its rows, which inputs are dates (in days), and what it says of each task as a whole."""
+
+    rows: Rows
+    dated: tuple[str, ...]
+    task_x: dict[str, list[Any]]  # in each column one value per task; None where it has none
 
 
-def tasks_from_table(
-    table: Any, *, task: Names, x: Names, y: Names, task_x: str | Sequence[str | Covariate] = (), missing: Missing
-) -> Tasks:
-    """Tasks in the order in which they first appear; a task's rows need not stand together."""
-    check_missing_option(missing)
+def read_long(
+    table: Any, *, task: Names, x: Names, y: Names, task_x: str | Sequence[str | Covariate] = ()
+) -> LongTable:
+    """The tasks of a table in the order in which they first appear; a task's rows need not stand together."""
     frame = _frame(table)
     about = [one if isinstance(one, Covariate) else Covariate(one) for one in _several(task_x)]
     columns = Columns(_names(task), _names(x), _names(y), tuple(about))
@@ -61,21 +48,9 @@ def tasks_from_table(
     order = np.arange(len(owner), dtype=np.int32) if together else np.argsort(owner, kind="stable")
     _check_numbers(frame, columns)
     x_values, y_values = (_numbers(frame, names, order) for names in (columns.x, columns.y))
-    tasks = assemble(x_values, y_values, owner if together else owner[order], ids, columns, order, missing)
-    dated = [name for name in columns.x if holds_dates(frame, name)]
-    said = (f"column {name!r}: dates, in {DAYS}" for name in dated)
-    tasks = replace(tasks, notes=(*said, *tasks.notes), dated=tuple(dated))
-    if not about:
-        return tasks
+    rows = Rows(x_values, y_values, owner if together else owner[order], ids, columns, order)
     whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
-    place = {name: i for i, name in enumerate(ids)}
-    lacking = {name for name in tasks.ids for values in whole.values() if values[place[name]] is None}
-    if lacking and missing == "drop" and len(lacking) < len(tasks):
-        named = ", ".join(map(repr, [name for name in tasks.ids if name in lacking][:3]))
-        note = f"dropped {len(lacking)} of {len(tasks)} tasks without {' or '.join(whole)}: {named}"
-        tasks = tasks.select([i for i, name in enumerate(tasks.ids) if name not in lacking])
-        tasks = replace(tasks, notes=(*tasks.notes, note))
-    return tasks.with_task_x({name: [values[place[i]] for i in tasks.ids] for name, values in whole.items()}, about)
+    return LongTable(rows, tuple(name for name in columns.x if holds_dates(frame, name)), whole)
 
 
 def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:

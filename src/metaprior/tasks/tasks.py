@@ -14,8 +14,11 @@ from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
 from metaprior.seeds import generator_of
-from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, usable_rows
+from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, check_shapes, names_of
+from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
+from metaprior.tasks.rows import Rows
+from metaprior.tasks.tables import DAYS, LongTable, Names, read_long
 
 
 class Task(NamedTuple):
@@ -24,15 +27,6 @@ class Task(NamedTuple):
     id: Hashable
     x: Float[Tensor, "n d"]
     y: Float[Tensor, "n p"]
-
-
-class Columns(NamedTuple):
-    """What the columns are called in the user's table."""
-
-    task: tuple[str, ...]
-    x: tuple[str, ...]
-    y: tuple[str, ...]
-    task_x: tuple[Covariate, ...] = ()
 
 
 class ContextTarget(NamedTuple):
@@ -67,15 +61,14 @@ class Tasks:
         """Tasks from `(x, y)` pairs of arrays or tensors: x `[n, d]` or `[n]`, y `[n, p]` or `[n]`."""
         check_missing_option(missing)
         pairs = list(pairs)
-        names: list[Hashable] = list(range(len(pairs))) if ids is None else list(ids)
-        if len(names) != len(pairs):
-            raise DataError(f"{len(pairs)} tasks but {len(names)} ids; give one id per task.")
+        names = names_of(ids, len(pairs))
         xs = [as_matrix(x, f"x of task {name!r}") for name, (x, _) in zip(names, pairs, strict=True)]
         ys = [as_matrix(y, f"y of task {name!r}") for name, (_, y) in zip(names, pairs, strict=True)]
-        _check_shapes(names, xs, ys)
-        rows = np.concatenate([np.arange(len(x)) for x in xs])
+        check_shapes(names, xs, ys)
+        numbers = np.concatenate([np.arange(len(x)) for x in xs])
         owner = np.repeat(np.arange(len(xs)), [len(x) for x in xs])
-        return assemble(torch.cat(xs), torch.cat(ys), owner, names, None, rows, missing)
+        columns = default_columns(xs[0].shape[1], ys[0].shape[1])
+        return _assembled(Rows(torch.cat(xs), torch.cat(ys), owner, names, columns, numbers), missing)
 
     @staticmethod
     def on_grid(x: Any, y: Any, ids: Sequence[Hashable] | None = None) -> Tasks:
@@ -89,15 +82,12 @@ class Tasks:
                 "with one value per point."
             )
         m, n, p = values.shape
-        values = values.reshape(m * n, p)
-        names: list[Hashable] = list(range(m)) if ids is None else list(ids)
-        if len(names) != m:
-            raise DataError(f"{m} tasks but {len(names)} ids; give one id per task.")
+        values, names, columns = values.reshape(m * n, p), names_of(ids, m), default_columns(grid.shape[1], p)
         if not bool(torch.isfinite(values).all() and torch.isfinite(grid).all()):  # to say where
-            rows = np.arange(m * n)
-            return assemble(grid.repeat(m, 1), values, rows // n, names, None, rows % n, "error")
+            places = np.arange(m * n)
+            return _assembled(Rows(grid.repeat(m, 1), values, places // n, names, columns, places % n), "error")
         sizes = torch.full((m,), n, dtype=torch.int64)
-        return Tasks(grid.repeat(m, 1), values, offsets_of(sizes), tuple(names), default_columns(grid.shape[1], p))
+        return Tasks(grid.repeat(m, 1), values, offsets_of(sizes), tuple(names), columns)
 
     @staticmethod
     def from_inputs(xs: Iterable[Any], ids: Sequence[Hashable] | None = None) -> Tasks:
@@ -107,17 +97,20 @@ class Tasks:
 
     @staticmethod
     def empty(ids: Sequence[Hashable], d: int, p: int) -> Tasks:
-        """Tasks with no points yet: conditioning on them leaves the prior."""
-        one = Tasks.from_pairs([(torch.zeros(1, d), torch.zeros(1, p))] * len(ids), ids)
-        return one._keep_rows(torch.zeros(len(ids), dtype=torch.bool))
+        """Tasks with no points yet: conditioning on them leaves the prior. Ids may repeat, as they do in `select`."""
+        if len(ids) == 0:
+            raise DataError("no tasks: give at least one id.")
+        x, y = (torch.zeros(0, columns, dtype=torch.float64) for columns in (d, p))
+        offsets = torch.zeros(len(ids) + 1, dtype=torch.int64)
+        return Tasks(x, y, offsets, tuple(ids), default_columns(d, p))
 
     @staticmethod
     def from_table(
         table: Any,
         *,
-        task: str | Sequence[str],
-        x: str | Sequence[str],
-        y: str | Sequence[str],
+        task: Names,
+        x: Names,
+        y: Names,
         task_x: str | Sequence[str | Covariate] = (),
         missing: Missing = "error",
     ) -> Tasks:
@@ -125,9 +118,24 @@ class Tasks:
 
         task_x: columns that say something of the task as a whole, such as age or diet: constant within each task.
         """
-        from metaprior.tasks.tables import tasks_from_table  # the reader builds Tasks: imported late
+        check_missing_option(missing)
+        found = read_long(table, task=task, x=x, y=y, task_x=task_x)
+        tasks = _assembled(found.rows, missing)
+        said = (f"column {name!r}: dates, in {DAYS}" for name in found.dated)
+        tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated)
+        return _with_task_columns(tasks, found, missing) if found.task_x else tasks
 
-        return tasks_from_table(table, task=task, x=x, y=y, task_x=task_x, missing=missing)
+    def at_points(self, x: Any) -> Tasks:
+        """The same tasks with one array of points for each of them and no targets: where to predict."""
+        points = as_matrix(x, "x")
+        if len(points) == 0:
+            raise DataError("no points to predict at: x has no rows.")
+        bad = torch.nonzero(~torch.isfinite(points).all(1))[:, 0].tolist()
+        if bad:
+            raise DataError(f"NaN or infinity in {len(bad)} points (the first is row {bad[0]} of x): leave them out.")
+        sizes = torch.full((len(self),), len(points), dtype=torch.int64)
+        x = points.repeat(len(self), 1)
+        return replace(self, x=x, y=x[:, :0], offsets=offsets_of(sizes), notes=(), covariates=None)
 
     def with_task_x(self, columns: Mapping[str, Sequence[Any]], known: Sequence[Covariate] = ()) -> Tasks:
         """The same tasks with what is known of each as a whole: a value per task in each column, numbers or text.
@@ -184,6 +192,11 @@ class Tasks:
     def task_of_row(self) -> Int[Tensor, " N"]:
         """The position of the task that owns each row."""
         return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
+
+    def summed(self, values: Float[Tensor, "N ..."]) -> Float[Tensor, "m ..."]:
+        """The sum of each task's rows; 0 for a task without any."""
+        total = torch.zeros(len(self), *values.shape[1:], dtype=values.dtype)
+        return total.index_add_(0, self.task_of_row, values)
 
     def select(self, which: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Tasks:
         """These tasks, in this order: positions, or one boolean per task."""
@@ -288,67 +301,43 @@ def offsets_of(sizes: Int[Tensor, " m"]) -> Int[Tensor, " m+1"]:
     return torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
 
 
-def default_columns(d: int, p: int) -> Columns:
-    """Names for columns that came without."""
-    names_x = ("x",) if d == 1 else tuple(f"x{k + 1}" for k in range(d))
-    names_y = ("y",) if p == 1 else tuple(f"y{k + 1}" for k in range(p))
-    return Columns(("task",), names_x, names_y)
-
-
-def assemble(
-    x: Float[Tensor, "N d"],
-    y: Float[Tensor, "N p"],
-    owner: np.ndarray[Any, Any],
-    ids: Sequence[Hashable],
-    columns: Columns | None,
-    rows: np.ndarray[Any, Any],
-    missing: Missing,
+def as_tasks(
+    given: Any,
+    *,
+    task: Names | None = None,
+    x: Names | None = None,
+    y: Names | None = None,
+    task_x: str | Sequence[str | Covariate] = (),
+    missing: Missing = "error",
 ) -> Tasks:
-    """Tasks from rows already sorted by owner (a task's position); `rows` are the user's row numbers."""
-    columns = columns or default_columns(x.shape[1], y.shape[1])
-    task_of_row = _Lookup(ids, owner)
-    keep, notes = usable_rows(x, y, columns.x + columns.y, task_of_row, rows, missing)
-    if not bool(keep.all()):
-        x, y, owner = x[keep], y[keep], owner[keep.numpy()]
-    sizes = torch.from_numpy(np.bincount(owner, minlength=len(ids)))
-    empty = torch.nonzero(sizes == 0)[:, 0].tolist()
-    if empty:  # only where rows were dropped: a task that came without rows is refused before
-        named = ", ".join(repr(ids[i]) for i in empty[:3])
-        notes += (f"dropped {len(empty)} of {len(ids)} tasks with no usable row: {named}",)
-        ids = [name for i, name in enumerate(ids) if sizes[i] > 0]
-        sizes = sizes[sizes > 0]
-        if not ids:
-            raise DataError(f"no task has a usable row. {notes[0]}.")
-    return Tasks(x, y, offsets_of(sizes), tuple(ids), columns, notes)
+    """Tasks as they are, or from a long table with the names of its columns."""
+    if isinstance(given, Tasks):
+        if task_x:
+            raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")
+        return given
+    if task is None or x is None or y is None:
+        raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
+    return Tasks.from_table(given, task=task, x=x, y=y, task_x=task_x, missing=missing)
 
 
-class _Lookup(Sequence[object]):
-    """The id of each row's task, without a list of all of them."""
-
-    def __init__(self, ids: Sequence[Hashable], owner: np.ndarray[Any, Any]) -> None:
-        self._ids, self._owner = ids, owner
-
-    def __len__(self) -> int:
-        return len(self._owner)
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._ids[self._owner[row]]
+def _assembled(rows: Rows, missing: Missing) -> Tasks:
+    """Tasks from what is usable of their rows."""
+    kept, notes = rows.usable(missing)
+    sizes = torch.from_numpy(np.bincount(kept.owner, minlength=len(kept.ids)))
+    return Tasks(kept.x, kept.y, offsets_of(sizes), tuple(kept.ids), kept.columns, notes)
 
 
-def _check_shapes(ids: Sequence[Hashable], xs: Sequence[Tensor], ys: Sequence[Tensor]) -> None:
-    if not xs:
-        raise DataError("no tasks: give at least one (x, y) pair.")
-    for name, x, y in zip(ids, xs, ys, strict=True):
-        if len(x) != len(y):
-            raise DataError(f"task {name!r}: x has {len(x)} rows and y has {len(y)}; they must match.")
-        if len(x) == 0:
-            raise DataError(f"task {name!r} has no rows; leave it out.")
-        for what, one, first in (("x", x, xs[0]), ("y", y, ys[0])):
-            if one.shape[1] != first.shape[1]:
-                raise DataError(
-                    f"task {name!r}: {what} has {one.shape[1]} columns, but task {ids[0]!r} has "
-                    f"{first.shape[1]}; all tasks share the same columns."
-                )
+def _with_task_columns(tasks: Tasks, table: LongTable, missing: Missing) -> Tasks:
+    """The tasks with what the table says of each; where that is missing, they may be dropped."""
+    whole, place = table.task_x, {name: i for i, name in enumerate(table.rows.ids)}
+    lacking = {name for name in tasks.ids for values in whole.values() if values[place[name]] is None}
+    if lacking and missing == "drop" and len(lacking) < len(tasks):
+        named = ", ".join(map(repr, [name for name in tasks.ids if name in lacking][:3]))
+        note = f"dropped {len(lacking)} of {len(tasks)} tasks without {' or '.join(whole)}: {named}"
+        tasks = tasks.select([i for i, name in enumerate(tasks.ids) if name not in lacking])
+        tasks = replace(tasks, notes=(*tasks.notes, note))
+    given = {name: [values[place[i]] for i in tasks.ids] for name, values in whole.items()}
+    return tasks.with_task_x(given, table.rows.columns.task_x)
 
 
 def check_task_x(known: Sequence[Covariate], tasks: Tasks) -> None:

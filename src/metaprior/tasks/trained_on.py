@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
-from metaprior.tasks.tasks import Columns, Tasks
+from metaprior.tasks.tasks import Tasks
 
 DIGEST = 8
 """Bytes of a task's hash: enough to tell tasks apart. Ids that can be guessed can be tested: they are no secret."""
@@ -59,6 +60,11 @@ class TrainedOn:
         return TrainedOn(
             tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes, tasks.dated, typical, reach
         )
+
+    def and_of(self, others: Tasks) -> TrainedOn:
+        """The same with other tasks that had a say in it: those that it was stopped by."""
+        both = TrainedOn.of(others, self, task_x=bool(self.columns.task_x))
+        return replace(both, columns=self.columns, dated=self.dated, typical=self.typical)
 
     def task_numbers(self) -> list[tuple[int, str, float, float]]:
         """Of each covariate that is a number: its place among a task's numbers, its name and its range."""

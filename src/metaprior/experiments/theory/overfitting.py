@@ -12,7 +12,7 @@ from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
 from metaprior.experiments.running import contexts_of
 from metaprior.experiments.step import draw_steps
-from metaprior.inference import Method, Posterior, StudentPosterior, condition
+from metaprior.inference import Method, Posterior, condition
 from metaprior.learning import evidence_loss, make_updates
 from metaprior.methods import LearnedPrior
 from metaprior.priors import Prior, make_mean
@@ -83,9 +83,10 @@ def _watch_learning(
         _note(results, "learned mean", step, condition(prior, watched.context).at(watched.target), watched.target)
 
 
-def _note(results: Results, name: str, step: int, posterior: Posterior | StudentPosterior, target: Tasks) -> None:
+def _note(results: Results, name: str, step: int, posterior: Posterior, target: Tasks) -> None:
     """The three terms of the contexts' evidence per value, and the error on the targets."""
     found = score(posterior, target)
+    assert posterior.evidence is not None  # a prior has one
     terms = dict(zip(("data_fit", "complexity", "normaliser"), posterior.evidence.terms, strict=True))
     values = {term: (value / CONTEXT).detach() for term, value in terms.items()}
     results.add(name, f"steps = {step}", Scores(found.ids, {"mse": found.values["mse"], **values}))

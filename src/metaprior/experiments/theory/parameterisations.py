@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import vmap
 
-from metaprior.baselines.maml import MetaUpdates, RandomEpisodes, Start
+from metaprior.baselines import MetaUpdates, RandomEpisodes, Start
 from metaprior.experiments.options import Options, derived_seeds
 from metaprior.experiments.results import Results
 from metaprior.experiments.step import draw_steps

@@ -1,0 +1,56 @@
+"""A method with what is known of some tasks: each context is factored once, and everything else is a view of that."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.errors import DataError
+from metaprior.inference.evidence import Evidence
+from metaprior.inference.posterior import Posterior
+from metaprior.tasks import Tasks
+
+Answer = TypeVar("Answer", bound=Posterior, covariant=True)
+
+
+class Conditional(ABC, Generic[Answer]):
+    """A method conditioned on the contexts of some tasks. `at` gives the posterior at points of those tasks."""
+
+    context: Tasks
+
+    def at(self, points: Any) -> Answer:
+        """The posterior at these points: `Tasks` with the same ids, or one array of points for every task.
+
+        The points' own y, if any, is not looked at.
+        """
+        if not isinstance(points, Tasks):
+            points = self.context.at_points(points)
+        if points.d != self.context.d:
+            raise DataError(
+                f"the points have {points.d} input columns, but the context has {self.context.d}; "
+                "predict at points of the same dimension."
+            )
+        if points.ids != self.context.ids:
+            raise DataError("points and context must hold the same tasks in the same order.")
+        if not torch.isfinite(points.x).all():
+            raise DataError("NaN or infinity among the points to predict at.")
+        with torch.no_grad():
+            return self.posterior(points)
+
+    @abstractmethod
+    def posterior(self, points: Tasks) -> Answer:
+        """The posterior at points that have been checked."""
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of each task's context, where the method has one."""
+        return None
+
+    @property
+    def plausibility(self) -> Float[Tensor, " m"] | None:
+        """How usual each context is among those of past tasks, from 0 to 1, where the method can tell."""
+        return None

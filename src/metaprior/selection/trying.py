@@ -1,0 +1,138 @@
+"""Trying one method on one fold: what it said of tasks that it had not seen, and the values themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from metaprior.errors import DataError
+from metaprior.inference import Calibration, Method, normal_scores
+from metaprior.scoring import Scores, evaluate, rounded_density
+from metaprior.splits import Contexts, Fold
+from metaprior.tasks import Tasks
+
+Found = TypeVar("Found")
+
+Fitted = Callable[[Tasks, int], Method]
+"""A method that has learned from these tasks, with this seed."""
+
+
+def try_on(fitted: Fitted, tasks: Tasks, fold: Fold, seed: int, ask: Callable[[Method, Tasks], Found]) -> Found:
+    """Learn from the tasks of a fold that are trained on, and ask about those that are judged by.
+
+    It depends on nothing else and changes nothing, so folds can run side by side, or elsewhere.
+    """
+    return ask(fitted(tasks.select(fold.train), seed), tasks.select(fold.judge))
+
+
+def scores_by_setting(
+    method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"] | None = None
+) -> dict[str, Scores]:
+    """All metrics, by setting; nothing where none of the tasks can be split so."""
+    splits = contexts.where_possible(tasks).items()
+    return {setting: evaluate(method, *split, steps) for setting, split in splits}
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What one rung said of held-out values: a row for each, from every setting and fold."""
+
+    density: Float[Tensor, " N"]  # log density
+    cdf: Float[Tensor, " N"]
+    below: Float[Tensor, " N"]  # cdf where the step that was rounded to the value begins, and where it ends …
+    above: Float[Tensor, " N"]  # … which is at the value itself if it was not rounded
+    mean: Float[Tensor, " N"]
+    evidence: Float[Tensor, " k"]  # of each context, as a whole
+
+    def some(self, which: Bool[Tensor, " N"]) -> Seen:
+        """What it said of some of the values; of contexts nothing is left out."""
+        rows = {one.name: getattr(self, one.name)[which] for one in fields(self) if one.name != "evidence"}
+        return Seen(**rows, evidence=self.evidence)
+
+    def calibrated(self, calibration: Calibration) -> Seen:
+        """The same with its distributions put right."""
+        cdf, below, above = (calibration.probability(part) for part in (self.cdf, self.below, self.above))
+        gain = calibration.gain(normal_scores(self.cdf))
+        return Seen(self.density + gain, cdf, below, above, self.mean, self.evidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The held-out values themselves: which task each is of, and its weight (tasks and settings count the same)."""
+
+    task: Int[Tensor, " N"]
+    weight: Float[Tensor, " N"]
+    y: Float[Tensor, " N"]
+    step: Float[Tensor, " N"]  # in which it was recorded; 0 if it was not rounded
+    known: Int[Tensor, " k"]  # number of values in each context
+    setting: Int[Tensor, " N"]  # which of the settings each value is from
+
+    def some(self, which: Bool[Tensor, " N"]) -> Values:
+        """Some of the values."""
+        rows = {one.name: getattr(self, one.name)[which] for one in fields(self) if one.name != "known"}
+        return Values(**rows, known=self.known)
+
+    def density(self, seen: Seen) -> Float[Tensor, " N"]:
+        """Log density of the values as they were recorded: the one number that methods are ranked by."""
+        return rounded_density(seen.density, seen.below, seen.above, self.step)
+
+    def per_task(self, values: Float[Tensor, " N"]) -> Float[Tensor, " m"]:
+        """The weighted mean of each task that has values."""
+        count = int(self.task.max()) + 1
+        sums, weights = torch.zeros(2, count, dtype=torch.float64)
+        sums.index_add_(0, self.task, self.weight * values)
+        weights.index_add_(0, self.task, self.weight)
+        found: Tensor = sums / weights
+        return found[weights > 0]
+
+
+def combined(seen: Mapping[str, Seen], weights: Mapping[str, float]) -> Seen:
+    """What a mixture of methods with these weights has said."""
+    parts = [seen[name] for name in weights]
+    shares = torch.tensor(list(weights.values()), dtype=torch.float64)
+
+    def mixed(name: str) -> Tensor:
+        return torch.stack([getattr(part, name) for part in parts], 1) @ shares
+
+    def together(name: str) -> Tensor:
+        return (torch.stack([getattr(part, name) for part in parts], 1) + shares.log()).logsumexp(1)
+
+    return Seen(together("density"), mixed("cdf"), mixed("below"), mixed("above"), mixed("mean"), together("evidence"))
+
+
+def held_out_values(
+    method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
+) -> tuple[list[Seen], list[Values]]:
+    """What a method says of the tasks, in every setting; values know their task by its place among these."""
+    place = {name: i for i, name in enumerate(tasks.ids)}
+    seen, values = [], []
+    for label, (context, target) in contexts.where_possible(tasks).items():
+        conditional = method.condition(context)
+        posterior, y = conditional.at(target), target.y
+        density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
+        if not bool(density.isfinite().all()):
+            raise DataError("a held-out value is impossible under it.")
+        below, above = (posterior.cdf(y - steps / 2), posterior.cdf(y + steps / 2)) if bool(steps.any()) else (cdf, cdf)
+        evidence = torch.full((len(context),), torch.nan, dtype=torch.float64)
+        if conditional.evidence is not None:
+            evidence = conditional.evidence.total.detach()
+        seen.append(Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence))))
+        owner = torch.tensor([place[name] for name in target.ids])[target.task_of_row].repeat_interleave(target.p)
+        share = (1 / target.sizes.double() / target.p)[target.task_of_row].repeat_interleave(target.p)
+        setting = torch.full_like(owner, labels.index(label))
+        step = steps.expand_as(y).flatten()
+        values.append(Values(owner, share, y.flatten(), step, context.sizes * context.p, setting))
+    return seen, values
+
+
+def joined(kind: type[Any], parts: Sequence[Any]) -> Any:
+    return kind(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(kind)))
+
+
+def as_dict(values: Seen | Values | None) -> dict[str, Tensor]:
+    return {} if values is None else {one.name: getattr(values, one.name) for one in fields(values)}

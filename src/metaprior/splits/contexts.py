@@ -1,0 +1,191 @@
+"""Contexts and targets: what is known of a task and what is to be predicted, in one or several ways."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from metaprior.errors import DataError, OptionError
+from metaprior.seeds import generator_of
+from metaprior.tasks import ContextTarget, Tasks
+
+SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
+
+
+class Contexts(ABC):
+    """How tasks will be asked: each split in one or several ways, under the name of its setting."""
+
+    at_random: bool
+    """Whether the known points are any of a task's, so that the others lie between them."""
+
+    @abstractmethod
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        """The tasks that can be split so, by setting; an error where none can."""
+
+    def where_possible(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        """The same; nothing where none can: such tasks say nothing."""
+        try:
+            return self(tasks)
+        except DataError:
+            return {}
+
+
+@dataclass(frozen=True)
+class _Sizes(Contexts):
+    """`n` points of each task that has more than n, for each n."""
+
+    sizes: tuple[int, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 0:
+            raise OptionError("context sizes: give whole numbers of 0 or more, such as 1,3,5.")
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        found = {}
+        for n in self.sizes:
+            large = tasks.sizes > n
+            if bool(large.any()):
+                found[self.named(n)] = self.split(tasks.select(large), n)
+        if not found:
+            raise DataError(f"no task has more than {min(self.sizes)} points: give smaller contexts.")
+        return found
+
+    @abstractmethod
+    def named(self, n: int) -> str: ...
+
+    @abstractmethod
+    def split(self, tasks: Tasks, n: int) -> ContextTarget: ...
+
+
+class RandomSizes(_Sizes):
+    """`n` random points of each task that has more than n, for each n."""
+
+    at_random = True
+
+    def named(self, n: int) -> str:
+        return str(n)
+
+    def split(self, tasks: Tasks, n: int) -> ContextTarget:
+        return tasks.context_target(n, self.seed + n)
+
+
+class FirstSizes(_Sizes):
+    """The `n` first points of each task that has more than n, by its first input, for each n."""
+
+    at_random = False
+
+    def named(self, n: int) -> str:
+        return f"first {n}"
+
+    def split(self, tasks: Tasks, n: int) -> ContextTarget:
+        return tasks.first_points(n)
+
+
+@dataclass(frozen=True)
+class Until(Contexts):
+    """The points of each task where a column is at most a value, and those beyond; tasks that have both."""
+
+    column: str
+    value: float
+
+    at_random = False
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        if self.column not in tasks.columns.x:
+            raise OptionError(f"no input column {self.column!r}: there are {', '.join(tasks.columns.x)}.")
+        k = tasks.columns.x.index(self.column)
+        context, target = tasks.context_target(where=lambda x: x[:, k] <= self.value)
+        both = (context.sizes > 0) & (target.sizes > 0)
+        if not bool(both.any()):
+            raise DataError(f"no task has points on both sides of {self.column} = {self.value:g}.")
+        name = f"{self.column} ≤ {self.value:g}"
+        return {name: ContextTarget(context.select(both), target.select(both))}
+
+
+@dataclass(frozen=True)
+class Doubling(Contexts):
+    """Random contexts of 0, 1, 2, 4, 8 … points, as far as some tasks have more."""
+
+    seed: int = 0
+
+    at_random = True
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        sizes = [0]
+        while bool((tasks.sizes > max(2 * sizes[-1], 1)).any()):
+            sizes.append(max(2 * sizes[-1], 1))
+        return RandomSizes(tuple(sizes), self.seed)(tasks)
+
+
+@dataclass(frozen=True)
+class Given(Contexts):
+    """Splits of one's own, by the names of their settings."""
+
+    splits: Callable[[Tasks], dict[str, ContextTarget]]
+    at_random: bool = False
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        return self.splits(tasks)
+
+
+@dataclass(frozen=True)
+class Several(Contexts):
+    """Several ways at once."""
+
+    ways: tuple[Contexts, ...]
+
+    @property
+    def at_random(self) -> bool:  # type: ignore[override]
+        return all(way.at_random for way in self.ways)
+
+    def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        found: dict[str, ContextTarget] = {}
+        for way in self.ways:
+            found |= way.where_possible(tasks)
+        return found or self.ways[0](tasks)
+
+
+def drawn_contexts(tasks: Tasks, draws: int, seed: int) -> Tasks:
+    """Of each task some contexts: of 1 to all but one of its points, any number as likely as any other."""
+    generator = generator_of(seed)
+    pairs, names = [], []
+    for draw in range(draws):
+        for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
+            count = 1 + int(torch.randint(max(size - 1, 1), (1,), generator=generator))  # one point: all that it has
+            some = torch.randperm(size, generator=generator)[:count].sort().values
+            pairs.append((task.x[some], task.y[some]))
+            names.append(f"{task.id}, context {draw + 1}")
+    return replace(Tasks.from_pairs(pairs), ids=tuple(names))  # a task may be there twice
+
+
+def random_sizes(sizes: Sequence[int], seed: int = 0) -> RandomSizes:
+    """Random contexts of these sizes."""
+    return RandomSizes(tuple(sizes), seed)
+
+
+def first_sizes(sizes: Sequence[int]) -> FirstSizes:
+    """The first points of each task, so many."""
+    return FirstSizes(tuple(sizes))
+
+
+def default_sizes(tasks: Tasks) -> tuple[int, ...]:
+    """Up to three context sizes that leave half of a typical task to predict."""
+    typical = int(tasks.sizes.median())
+    fitting = [n for n in SIZES if n <= max(typical // 2, 1) and n < int(tasks.sizes.max())]
+    if not fitting:
+        raise DataError("every task has one point: nothing is left to predict once it is known.")
+    if len(fitting) <= 3:
+        return tuple(fitting)
+    return fitting[0], fitting[len(fitting) // 2], fitting[-1]
+
+
+def default_contexts(tasks: Tasks, seed: int) -> Contexts:
+    """How a method is asked unless it is said: from a few random points, and from the first few."""
+    if int(tasks.sizes.max()) < 2:
+        return RandomSizes((0,), seed)
+    sizes = default_sizes(tasks)
+    return Several((RandomSizes(sizes, seed), FirstSizes(sizes)))
