@@ -11,11 +11,18 @@ from metaprior.baselines import FPCA, GPPerTask
 from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.learning import checkpoints
 from metaprior.methods import Combination, LearnedPrior
-from metaprior.scoring import evaluate, recorded_density
+from metaprior.scoring import Summary, evaluate, recorded_density
 from metaprior.selection import Auto
-from metaprior.selection.stacking import combined_weights, cross_fitted, least_squares_weights, stacking_weights
+from metaprior.selection.auto import Tried, _simplest
+from metaprior.selection.stacking import (
+    LEAST_WEIGHT,
+    combined_weights,
+    cross_fitted,
+    least_squares_weights,
+    stacking_weights,
+)
 from metaprior.selection.trying import Seen, Values
-from metaprior.splits import random_sizes
+from metaprior.splits import default_contexts, default_sizes, k_folds, random_sizes
 from metaprior.tasks import resolution
 from tests.problems import ragged
 
@@ -340,3 +347,127 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
         ["1"],
     )
     assert list(auto.chosen_) == ["shared gp"]
+
+
+def test_the_first_rung_that_is_near_the_best_is_taken_and_no_later_one():
+    def tried(name, behind, stderr, mse=1.0):
+        return Tried(name, Summary(-behind, 0.1, 9), Summary(behind, stderr, 9), mse)
+
+    best = tried("rich", 0.0, 0.0)
+    for one, expected in (
+        (tried("simple", 0.05, 0.06), "simple"),  # within its standard error
+        (tried("simple", 0.07, 0.06), "rich"),
+        (tried("simple", 0.3, 0.4), "rich"),  # however wide that is
+        (tried("simple", 0.05, 0.06, mse=1.04), "simple"),
+        (tried("simple", 0.05, 0.06, mse=1.06), "rich"),
+    ):
+        assert _simplest([one, best, tried("richer", 0.0, 0.0)], "rich").name == expected
+        assert _simplest([tried("far", 1.0, 0.1), one, best], "rich").name == expected
+
+
+def test_a_worse_but_simpler_rung_is_chosen_over_the_best():
+    """Through the whole of the choice: twelve tasks on which the rich one is a little better, in some."""
+    auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
+    gains = torch.tensor([0.3, -0.29] * 6).double()
+    ones, zero = torch.ones(12).double(), torch.zeros(12).double()
+    values = Values(torch.arange(12), ones, zero, zero, torch.ones(12).long(), torch.zeros(12).long())
+    seen = {
+        "gp per task": Seen(zero - 1, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero),
+        "shared gp": Seen(gains - 1, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero),
+    }
+    auto._choose(seen, values, ["1"])
+    assert list(auto.chosen_) == ["gp per task"]
+    assert "simplest within one standard error of the best, shared gp" in auto.why_
+
+
+def test_calibration_weighs_values_by_their_tasks():
+    """One task of many values that lie far out, and many of few that do not: tasks count the same."""
+    near, far = torch.full((60,), 0.5).double(), torch.full((600,), 0.9999).double()
+    cdf = torch.cat([near, far])
+    weights = torch.cat([torch.ones(60), torch.full((600,), 1 / 600)]).double()
+    weighed = Calibration.of(cdf, weights, 61)
+    assert weighed.reach[2] < 1.3  # 60 of 61 tasks lie in the middle
+    assert Calibration.of(cdf, torch.ones_like(cdf), 61).reach[2] > 2.0
+
+
+def test_few_tasks_are_believed_half_and_many_fully():
+    cdf = torch.special.ndtr(2 * torch.special.ndtri(torch.linspace(0.0005, 0.9995, 1000).double()))
+    expected = torch.special.ndtri((1 + torch.tensor([0.5, 0.8, 0.9, 0.97]).double()) / 2)
+    for tasks, share in ((30, 0.5), (3_000_000, 1.0), (0, 0.0)):
+        found = torch.tensor(Calibration.of(cdf, torch.ones_like(cdf), tasks).reach).double()
+        assert torch.allclose(found / expected, torch.full((4,), 2.0**share).double(), rtol=0.02)
+
+
+def test_values_that_were_rounded_are_judged_by_the_probability_of_what_was_recorded():
+    """Against the same by hand, fold by fold; a plain density of counts is another number."""
+    rng = np.random.default_rng(0)
+    tasks = Tasks.from_pairs([(np.arange(12.0), rng.poisson(2.0, 12).clip(0, 5).astype(float)) for _ in range(20)])
+    found = Auto(rungs=("gp per task",), contexts=random_sizes([4]), progress=False).fit(tasks)
+    said = {"plain": [], "recorded": []}
+    for fold in k_folds(20, 5, seed=0):
+        method = GPPerTask().fit(tasks.select(fold.train))
+        context, target = random_sizes([4])(tasks.select(fold.judge))["4"]
+        posterior = method.predict(context, target)
+        said["plain"].append(posterior.log_density(target.y))
+        said["recorded"].append(recorded_density(posterior, target.y, torch.ones(1).double()))
+    plain, recorded = (float(torch.cat(parts).mean()) for parts in said.values())
+    assert found.tried_[0].density.mean == pytest.approx(recorded, abs=1e-9)
+    assert abs(plain - recorded) > 1e-3
+
+
+def test_every_fold_is_judged_from_the_same_context_sizes():
+    """Tasks of many sizes: what is typical of a fold is not what is typical of all."""
+    rng = np.random.default_rng(0)
+    pairs = [(np.sort(rng.uniform(0, 2, n)), rng.normal(size=n)) for n in rng.integers(3, 26, 30)]
+    tasks = Tasks.from_pairs(pairs)
+    sizes = default_sizes(tasks)
+    found = Auto(rungs=("gp per task",), progress=False).fit(tasks)
+    assert list(found.scores_) == [*map(str, sizes), *(f"first {n}" for n in sizes)]
+    for n in sizes:
+        assert found.scores_[str(n)]["mse"]["tasks"] == int((tasks.sizes > n).sum())
+
+
+def test_first_points_are_judged_for_several_inputs_too():
+    found = Auto(rungs=("gp per task",), progress=False).fit(ragged(d=2, count=12, largest=8))
+    assert any(label.startswith("first") for label in found.scores_)
+
+
+def test_what_is_reported_is_of_the_calibrated_choice(fitted):
+    """Density and coverage are those of the same distribution."""
+    auto = Auto(rungs=("fpca",), seed=0, progress=False).fit(curves(40))
+    steps = torch.zeros(1).double()
+    contexts = default_contexts(curves(40), 0)
+    plain, right = [], []
+    for fold in k_folds(40, 5, 0):
+        method = FPCA(seed=0).fit(curves(40).select(fold.train))
+        context, target = contexts(curves(40).select(fold.judge))["1"]
+        posterior = method.condition(context).at(target)
+        plain.append(recorded_density(posterior, target.y, steps))
+        right.append(CalibratedPosterior(posterior, auto.calibration_).log_density(target.y))
+    told = auto.scores_["1"]["log_likelihood"]["mean"]
+    assert told == pytest.approx(float(torch.cat(right).mean()), abs=1e-6)
+    assert told != pytest.approx(float(torch.cat(plain).mean()), abs=1e-4)
+
+
+def test_a_combination_is_judged_after_what_has_little_weight_is_left_out():
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.normal(size=600))
+    task = torch.arange(200).repeat_interleave(3)
+    zero = torch.zeros(600).double()
+    values = Values(task, torch.ones(600).double(), y, zero, torch.ones(200), torch.zeros(600).long())
+    seen = {}
+    for name, sd in (("one", 1.0), ("two", 1.3), ("hardly", 3.0)):
+        density = torch.from_numpy(stats.norm(0, sd).logpdf(y.numpy()))
+        seen[name] = Seen(density, zero, zero, zero, zero, zero)
+    density = torch.stack([one.density for one in seen.values()], 1)
+    raw = stacking_weights(density, values.weight)
+    kept = combined_weights(seen, values)
+    assert 0 < float(raw.min()) < LEAST_WEIGHT
+    assert float(kept[raw < LEAST_WEIGHT].sum()) == 0.0
+    assert float(kept.sum()) == pytest.approx(1.0)
+
+
+def test_not_fitted_is_told():
+    for ask in (lambda auto: auto.condition(curves(2)), lambda auto: auto.state()):
+        with pytest.raises(NotFittedError):
+            ask(Auto())

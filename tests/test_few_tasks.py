@@ -271,3 +271,15 @@ def test_another_of_its_kind_learns_by_the_same():
     gp = MetaGP("deep", "rbf", hyper_prior=0.7, objective="predictive", progress=False, **SMALL).fit(waves(6))
     assert gp.like_new().options["hyper_prior"] == 0.7
     assert gp.like_new().options["objective"] == "predictive"
+
+
+def test_members_differ_by_as_much_as_so_few_tasks_leave_open():
+    """Five levels of deviation ½: what they have in common is known to ½ / √5, and the members' means say so.
+
+    Without a draw of the tasks' own covariance they would all learn the same mean where there are points.
+    """
+    found = HyperPosterior(members=6, seed=0, hidden=(16,), max_epochs=40).fit(waves(5))
+    blank = Tasks.empty(["new"], 1, 1)
+    means = torch.stack([member.condition(blank).at(np.linspace(0, 6, 12)).mean for member in found.members_])
+    level = float(means.mean(1).std())
+    assert 0.4 < level / (0.5 / math.sqrt(5)) < 2.5

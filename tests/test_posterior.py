@@ -226,3 +226,30 @@ def test_the_algebra_in_features_is_that_of_points(p, noise):
     alone = condition(prior, context.select([3])).at(target.select([3]))
     rows = slice(int(target.offsets[3]), int(target.offsets[4]))
     assert alone.mean.numpy() == pytest.approx(a.mean[rows].numpy(), abs=1e-9)
+
+
+def test_without_noise_a_joint_density_is_the_same_however_many_tasks_are_asked_together():
+    """On a grid that needs jitter: four tasks or more could share a factor of the whole, three could not."""
+    x = np.linspace(0, 1, 14)
+    rng = np.random.default_rng(0)
+    tasks = Tasks.on_grid(x, np.stack([np.sin(3 * x + a) for a in rng.normal(size=6)]))
+    prior = known_rbf(noise=0.0, lengthscale=0.9)
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 0.4)
+    together = condition(prior, context).at(target)
+    joint = together.joint_log_density(target.y)
+    assert together.jitter > 0  # and it is told
+    for some in ([0, 1, 2], [3], [0, 1, 2, 3, 4]):
+        apart = condition(prior, context.select(some)).at(target.select(some))
+        assert apart.joint_log_density(target.select(some).y).numpy() == pytest.approx(joint[some].numpy(), rel=1e-9)
+
+
+def test_where_a_shared_factor_needs_jitter_it_is_not_used():
+    """Noise so small that the whole grid cannot be factored without: the tasks' own covariances can."""
+    x = np.linspace(0, 1, 14)
+    rng = np.random.default_rng(0)
+    tasks = Tasks.on_grid(x, np.stack([np.sin(3 * x + a) for a in rng.normal(size=5)]))
+    prior = known_rbf(noise=1e-18, lengthscale=0.9)
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 0.2)
+    joint = condition(prior, context).at(target).joint_log_density(target.y)
+    alone = condition(prior, context.select([2])).at(target.select([2])).joint_log_density(target.select([2]).y)
+    assert float(joint[2]) == pytest.approx(float(alone[0]), rel=1e-9)

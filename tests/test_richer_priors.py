@@ -13,6 +13,7 @@ from metaprior.inference.evidence import covariance_matrix, gaussian_terms, in_f
 from metaprior.methods import Warped, learned_warp
 from metaprior.priors import WARPS, DeepNoise, Degrees, EigenfunctionKernel, make_prior, make_warp
 from metaprior.scoring import score
+from metaprior.selection import portrait
 from metaprior.tasks import batches
 from tests.problems import ragged
 
@@ -351,3 +352,28 @@ def test_a_mixture_of_one_is_that_one():
     assert torch.allclose(mixture.joint_log_density(target.y), alone.joint_log_density(target.y))
     assert torch.allclose(mixture.crps(target.y), alone.crps(target.y))
     assert torch.allclose(mixture.function.sd, alone.function.sd)
+
+
+@pytest.mark.parametrize("kind", ["log", "box-cox", "yeo-johnson"])
+def test_a_task_far_above_the_past_ones_is_predicted_where_it_lies(kind):
+    """Past values up to 4.1, and 40 six times: the prediction is there, with bounds that hold what they say."""
+    rng = np.random.default_rng(0)
+    pairs = [(np.sort(rng.uniform(0, 1, 8)), np.exp(rng.normal(0, 0.6) + 0.1 * rng.normal(size=8))) for _ in range(30)]
+    method = Warped(LearnedPrior("constant", "matern", max_epochs=30, progress=False), kind).fit(
+        Tasks.from_pairs(pairs)
+    )
+    posterior = method.condition(Tasks.from_pairs([(np.linspace(0, 0.9, 6), np.full(6, 40.0))])).at([0.5, 0.95])
+    lower, upper = posterior.interval(0.9)
+    assert (lower < upper).all()
+    assert posterior.cdf(upper).numpy() == pytest.approx(0.95, abs=1e-9)
+    assert posterior.mean.numpy() == pytest.approx(40.0, abs=6.0)
+    assert float(posterior.log_density(torch.full((2, 1), 40.0).double()).min()) > -4
+
+
+def test_a_covariance_of_a_warp_has_no_closed_form_and_a_portrait_takes_draws():
+    method = Warped(LearnedPrior("constant", "matern", max_epochs=5, progress=False), "log").fit(skewed(20))
+    blank = method.condition(Tasks.empty(["new"], 1, 1)).at([0.5, 1.0])
+    assert blank.covariances() is None
+    curves = portrait(method, method.trained_on_)
+    drawn = method.condition(Tasks.empty(["new"], 1, 1)).at(curves["x"]).function.samples(500, seed=3)[:, :, 0]
+    assert np.median(curves["sd"] / drawn.std(0).numpy()) == pytest.approx(1.0, abs=0.3)

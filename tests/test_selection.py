@@ -1,5 +1,9 @@
 """Comparing methods on a user's tasks: what is said follows from tasks that nobody had seen."""
 
+import pickle
+from functools import partial
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +13,8 @@ from metaprior.baselines import GPPerTask
 from metaprior.scoring import evaluate, score
 from metaprior.selection import COMPARED, METHODS, Auto, compare, make_method, portrait
 from metaprior.selection.compare import CHOSEN
-from metaprior.splits import Until, default_sizes, random_sizes
+from metaprior.selection.trying import scores_by_setting, try_on
+from metaprior.splits import Until, default_sizes, k_folds, random_sizes
 from tests.problems import known_rbf, ragged
 
 
@@ -184,3 +189,90 @@ def test_a_method_that_fails_in_one_fold_is_in_no_fold(monkeypatch):
     assert found.skipped == {"shared gp": "not these"}
     assert found.methods == ["last value", CHOSEN]
     assert len(set(found.scores[CHOSEN, "2"].ids)) == len(found.scores[CHOSEN, "2"].ids)
+
+
+class Watched(GPPerTask):
+    """What was learned from whom, and who was asked about."""
+
+    kind = "watched"
+    trials: ClassVar[list] = []
+
+    def fit(self, tasks):
+        self.known, self.asked = set(tasks.ids), set()
+        self.trials.append(self)
+        return super().fit(tasks)
+
+    def condition(self, context):
+        self.asked |= set(context.ids)
+        return super().condition(context)
+
+
+def test_nothing_is_scored_or_chosen_on_tasks_it_was_learned_from(monkeypatch):
+    """Outer and inner trials alternate: no trial knows whom it is asked about, and no inner one the fold's tasks."""
+    monkeypatch.setattr(Watched, "trials", [])
+    monkeypatch.setitem(METHODS, "shared gp", lambda tasks, seed, contexts: Watched())
+    tasks = seasons(20)
+    compare(tasks, random_sizes([2]), methods=["shared gp", "last value"], folds=5)
+    inner, outer = Watched.trials[::2], Watched.trials[1::2]
+    assert len(inner) == len(outer) == 5
+    for one in Watched.trials:
+        assert one.asked
+        assert not one.known & one.asked
+    assert sorted(name for one in outer for name in one.asked) == sorted(tasks.ids)
+    for chosen, scored in zip(inner, outer, strict=True):
+        assert not (chosen.known | chosen.asked) & scored.asked  # the choice has not seen what it is scored on
+        assert chosen.known | chosen.asked == scored.known
+        assert len(chosen.asked) == 4
+
+
+def test_the_choice_is_what_was_best_within_the_other_folds(monkeypatch):
+    """A method that knows its own tasks by heart wins wherever it is judged by them, and only there."""
+
+    class ByHeart(GPPerTask):
+        kind = "by heart"
+
+        def fit(self, tasks):
+            self.learned = {task.id: task for task in tasks}
+            return super().fit(tasks)
+
+        def predict(self, context, at):
+            if not set(at.ids) <= set(self.learned):
+                return super().predict(context, at)
+            known = Tasks.from_pairs([(self.learned[name].x, self.learned[name].y) for name in at.ids], at.ids)
+            return super().predict(known, at)
+
+    monkeypatch.setitem(METHODS, "shared gp", lambda tasks, seed, contexts: ByHeart())
+    found = compare(seasons(20), random_sizes([2]), methods=["learned mean", "shared gp"], folds=2)
+    assert set(found.winners) == {"learned mean"}
+
+
+def test_methods_are_ranked_by_the_density_of_the_recorded_value():
+    """Whole numbers: a plain density is above 0 where a prior is sure, the probability of a number is not."""
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 4, 24)
+    tasks = Tasks.from_pairs([(np.arange(10.0), np.full(10, float(level))) for level in levels])
+    found = compare(tasks, random_sizes([3]), methods=["gp per task", "last value"], folds=3)
+    assert float(found.scores["gp per task", "3"].values["log_likelihood"].max()) <= 0.0
+    gp = GPPerTask().fit(tasks)
+    context, target = tasks.context_target(3, seed=3)
+    assert float(evaluate(gp, context, target).values["log_likelihood"].max()) > 0.0
+    auto = Auto(rungs=("gp per task",), contexts=random_sizes([3]), seed=0, progress=False).fit(tasks)
+    ours = evaluate(gp, context, target, steps=torch.ones(1)).summary("log_likelihood").mean
+    assert auto.tried_[0].density.mean == pytest.approx(ours, abs=0.05)
+    assert float(auto.scores_["3"]["log_likelihood"]["mean"]) <= 0.0
+
+
+def test_a_trial_is_a_function_of_method_fold_and_seed():
+    """Nothing but these decides what comes back, so it may run beside others, or elsewhere."""
+    tasks = seasons(12)
+    fold = k_folds(12, 3, seed=0)[1]
+    ask = partial(scores_by_setting, contexts=random_sizes([2]))
+    trial = partial(try_on, fit_named, tasks, fold, 5, ask)
+    one, two = trial(), pickle.loads(pickle.dumps(trial))()
+    assert torch.equal(one["2"].values["mse"], two["2"].values["mse"])
+    assert one["2"].ids == tuple(tasks.ids[i] for i in fold.judge.tolist())
+    assert not torch.equal(try_on(fit_named, tasks, fold, 6, ask)["2"].values["mse"], one["2"].values["mse"])
+
+
+def fit_named(tasks, seed):
+    return make_method("learned mean", tasks, seed).fit(tasks)

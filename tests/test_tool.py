@@ -14,6 +14,7 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import metaprior
+from metaprior.cli import fit as cli_fit
 from metaprior.cli import main
 from metaprior.cli.app import app
 from metaprior.data import embedded_table
@@ -420,3 +421,33 @@ def test_a_model_is_written_before_anything_else_can_go_wrong(folder, tmp_path, 
     monkeypatch.setattr("metaprior.cli.fit._score", fail)
     run("fit", folder / "early.csv", *NAMES, "--epochs", 3, "--out", tmp_path / "m", fails=True)
     assert metaprior.load(tmp_path / "m").trained_on_.tasks == 35
+
+
+def test_scores_are_of_tasks_that_had_no_say(folder, tmp_path, monkeypatch):
+    """Neither learned from nor stopped by; one model is trained and one file written."""
+    fits, judged, saved = [], [], []
+    whole, scored, save = metaprior.LearnedPrior.fit, cli_fit.held_out_scores, metaprior.MetaGP.save
+
+    def fit(self, tasks, **options):
+        fits.append({*tasks.ids, *self.held_out.ids})
+        return whole(self, tasks, **options)
+
+    def judge(gp, tasks, contexts):
+        judged.append(set(tasks.ids))
+        return scored(gp, tasks, contexts)
+
+    monkeypatch.setattr(metaprior.LearnedPrior, "fit", fit)
+    monkeypatch.setattr(cli_fit, "held_out_scores", judge)
+    monkeypatch.setattr(metaprior.MetaGP, "save", lambda self, path: (saved.append(path), save(self, path)))
+    run(
+        "fit", folder / "early.csv", *NAMES, "--mean", "deep", "--kernel", "rbf", "--epochs", 5, "--out", tmp_path / "m"
+    )
+    (seen,), (asked,) = fits, judged
+    assert asked
+    assert not seen & asked
+    assert len(seen | asked) == 40
+    assert saved == [tmp_path / "m"]
+    kept = metaprior.load(tmp_path / "m")
+    assert kept.trained_on_.seen(seen) == list(seen)
+    assert kept.trained_on_.seen(asked) == []
+    assert {"mse", "log_likelihood", "coverage"} <= set(next(iter(kept.scores_.values())))

@@ -220,7 +220,7 @@ class Mixture(KeptMethod):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
 
     def _sizes(self, tasks: Tasks) -> list[int]:
-        """Numbers of basis functions per input, the largest first: fewer are tried where tasks do not determine them."""
+        """Numbers of basis functions per input, the largest first: fewer where tasks do not determine them."""
         if self.size is not None:
             return [self.size]
         distinct = [len(column.unique()) for column in tasks.x.unbind(1)]
