@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_terminal_summary(terminalreporter):
     """Say how many tests saw real data. The reports carry the marker, so it holds for parallel runs as well."""
     reports = [report for some in terminalreporter.stats.values() for report in some]
-    reports = [report for report in reports if NEEDS_DATA in getattr(report, "keywords", ())]
+    reports = [report for report in reports if isinstance(report, pytest.TestReport) and NEEDS_DATA in report.keywords]
     ran = sum(report.when == "call" for report in reports)
     skipped = sum(report.when == "setup" and report.skipped for report in reports)
     if reports:

@@ -21,7 +21,7 @@ from metaprior.selection.stacking import (
     least_squares_weights,
     stacking_weights,
 )
-from metaprior.selection.trying import Seen, Values
+from metaprior.selection.trying import Seen, Values, held_out_values
 from metaprior.splits import default_contexts, default_sizes, k_folds, random_sizes
 from metaprior.tasks import resolution
 from tests.problems import ragged
@@ -471,3 +471,45 @@ def test_not_fitted_is_told():
     for ask in (lambda auto: auto.condition(curves(2)), lambda auto: auto.state()):
         with pytest.raises(NotFittedError):
             ask(Auto())
+
+
+def test_every_task_is_judged_and_counts_the_same(fitted):
+    assert {one.density.tasks for one in fitted.tried_} == {40}
+    tasks = Tasks.from_pairs([(np.arange(float(n)), np.zeros((n, 2))) for n in (3, 9, 20)])
+    seen, values = held_out_values(
+        GPPerTask().fit(tasks), tasks, random_sizes([1, 2]), torch.zeros(2).double(), ["1", "2"]
+    )
+    for part, context in zip(values, (1, 2), strict=True):
+        total = torch.zeros(3).double().index_add_(0, part.task, part.weight)
+        assert total.numpy() == pytest.approx(1.0)
+        assert torch.bincount(part.task).tolist() == [2 * (n - context) for n in (3, 9, 20)]
+        assert part.known.tolist() == [2 * context] * 3
+    assert len(seen) == 2
+
+
+def test_stacking_weighs_values_by_their_tasks():
+    """A hundred values of one task say that the first method is right, one each of fifty that the second is."""
+    first, second = torch.tensor([[0.0, -5.0]]).double(), torch.tensor([[-5.0, 0.0]]).double()
+    density = torch.cat([first.expand(100, 2), second.expand(50, 2)])
+    weight = torch.cat([torch.full((100,), 0.01), torch.ones(50)]).double()
+    assert stacking_weights(density, weight).tolist() == pytest.approx([1 / 51, 50 / 51], abs=0.01)
+
+
+@pytest.mark.parametrize(("spread", "combines"), [(0.2, True), (1.0, False)])
+def test_a_combination_has_to_gain_a_standard_error(spread, combines, monkeypatch):
+    auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
+    generator = torch.Generator().manual_seed(0)
+    ones, zero = torch.ones(20).double(), torch.zeros(20).double()
+    noise = 2 * torch.randn(20, generator=generator).double()
+    values = Values(torch.arange(20), ones, zero, zero, torch.ones(20).long(), torch.zeros(20).long())
+    seen = {
+        "gp per task": Seen(noise, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero),
+        "shared gp": Seen(-noise, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero),
+    }
+    wobble = spread * torch.tensor([1.0, -1.0] * 10).double()
+    simplest = max(seen, key=lambda name: float(seen[name].density.mean()))
+    monkeypatch.setattr(
+        "metaprior.selection.auto.cross_fitted", lambda *_: seen[simplest].density + 0.1 + wobble
+    )  # gains 0.1 on average
+    auto._choose(seen, values, ["1"])
+    assert (len(auto.chosen_) > 1) == combines

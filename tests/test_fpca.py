@@ -246,3 +246,16 @@ def test_sparse_visits(data_folder):
         context, target = held_out.select(held_out.sizes >= 3).context_target(2, seed)
         covered.append(score(fpca.predict(context, target), target).summary("coverage_90").mean)
     assert 0.85 < np.mean(covered) < 0.95
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own inputs", "one grid"])
+def test_noise_never_falls_below_its_floor(own):
+    """Parabolas without noise: the evidence would take it to nothing."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for _ in range(60):
+        x = np.sort(rng.uniform(0, 1, 7)) if own else np.linspace(0, 1, 7)
+        pairs.append((x, 1 + rng.normal() * x + rng.normal() * x**2))
+    designs = Designs.of(PolynomialBasis(0.0, 1.0, 4), Tasks.from_pairs(pairs))
+    for floor in (1e-3, 0.02):
+        assert fit_em(designs, 2, floor=floor, tolerance=1e-9).model.noise == pytest.approx(floor, rel=1e-6)

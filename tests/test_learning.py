@@ -17,7 +17,7 @@ from metaprior import (
     make_prior,
     meta_train,
 )
-from metaprior.learning import OPTIMIZERS, HeldOut, evidence_loss
+from metaprior.learning import OPTIMIZERS, HeldOut, evidence_loss, make_updates
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.tasks import batches
 from metaprior.tasks.batches import padded
@@ -283,3 +283,34 @@ def test_tasks_that_cannot_be_learned_from():
         meta_train(prior, Tasks.empty(["a", "b"], 1, 1), **QUIET)
     with pytest.raises(DataError, match="held-out task needs at least one point"):
         meta_train(prior, sines(3), held_out=Tasks.empty(["a"], 1, 1), **QUIET)
+
+
+def test_a_rise_below_the_tolerance_is_none():
+    """The evidence creeps up for as long as it may; with a tolerance that it never reaches, patience ends it."""
+    tasks = ragged(count=20)
+    options = {"seed": 0, "optimizer": "adam", "learning_rate": 1e-4, "max_epochs": 40, "check_every": 1, "patience": 3}
+    creeping = meta_train(PRIORS["vanilla"](1, 1), tasks, tolerance=0.0, held_out=None, progress=False, **options)
+    rises = np.diff([check.held_out_evidence for check in creeping.checks])
+    assert (rises > 0).all()
+    impatient = meta_train(PRIORS["vanilla"](1, 1), tasks, tolerance=1.0, held_out=None, progress=False, **options)
+    assert creeping.epochs == 40
+    assert impatient.epochs == 3
+    assert "converged: no rise above 1.0 in 3 checks" in impatient.stopped
+
+
+@pytest.mark.parametrize("optimizer", ["algorithm1", "adam"])
+def test_a_checkpoint_holds_the_order_in_which_tasks_come(optimizer):
+    """The same passes over the tasks in one go, and in two with everything kept and restored between."""
+    tasks = ragged(count=7)
+    options = {"rate": 1e-2, "batch_size": None if optimizer == "algorithm1" else 2, "seed": 3}
+    whole, first, second = (PRIORS["vanilla"](1, 1) for _ in range(3))
+    loss = [evidence_loss(prior, "task") for prior in (whole, first, second)]
+    make_updates(optimizer, whole, tasks, loss[0], **options).run(4)
+    half = make_updates(optimizer, first, tasks, loss[1], **options)
+    half.run(2)
+    second.load_state_dict(first.state_dict())
+    rest = make_updates(optimizer, second, tasks, loss[2], **options)
+    rest.restored(half.kept())
+    rest.run(2)
+    for one, two in zip(whole.parameters(), second.parameters(), strict=True):
+        assert torch.equal(one, two)

@@ -377,3 +377,19 @@ def test_a_covariance_of_a_warp_has_no_closed_form_and_a_portrait_takes_draws():
     curves = portrait(method, method.trained_on_)
     drawn = method.condition(Tasks.empty(["new"], 1, 1)).at(curves["x"]).function.samples(500, seed=3)[:, :, 0]
     assert np.median(curves["sd"] / drawn.std(0).numpy()) == pytest.approx(1.0, abs=0.3)
+
+
+def test_the_jacobian_of_a_warp_is_that_of_every_output():
+    rng = np.random.default_rng(0)
+    pairs = [(np.sort(rng.uniform(0, 2, 6)), np.exp(rng.normal(size=(6, 2)) * [0.3, 0.9])) for _ in range(15)]
+    method = Warped(LearnedPrior("constant", "rbf", max_epochs=10, progress=False), "log").fit(Tasks.from_pairs(pairs))
+    context = Tasks.from_pairs([pairs[0], pairs[1]])
+    posterior = method.condition(context).at([3.0])  # one point: its outputs are independent
+    y = torch.tensor([[0.3, 2.0], [1.5, 0.4]]).double()
+    assert posterior.joint_log_density(y).numpy() == pytest.approx(posterior.log_density(y).sum(1).numpy(), rel=1e-9)
+    plain = method.method.condition(
+        Tasks.from_pairs([(x, np.log(v / method.warp_.unit.numpy())) for x, v in pairs[:2]])
+    )
+    t = (y / method.warp_.unit).log()
+    expected = plain.at([3.0]).joint_log_density(t) - y.log().sum(1)
+    assert posterior.joint_log_density(y).numpy() == pytest.approx(expected.numpy(), rel=1e-9)

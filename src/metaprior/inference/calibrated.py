@@ -208,8 +208,7 @@ class _Bend(NamedTuple):
     """The odd, rising, smooth map that takes 0 to 0 and each point `x` to one `y`; and back.
 
     Between the points it is a rational quadratic (Gregory and Delbourgo 1982), whose inverse is one root. Beyond the
-    last of them, where nothing is known, it is straight: with the scale that it has there, but no steeper than 1, so
-    that a distribution keeps the moments that it has.
+    last of them, where nothing is known, it goes on straight.
     """
 
     x: Float[Tensor, " k"]
@@ -218,11 +217,11 @@ class _Bend(NamedTuple):
 
     @staticmethod
     def through(x: Float[Tensor, " k"], y: Float[Tensor, " k"]) -> _Bend:
-        zero, outside = torch.zeros(1, dtype=torch.float64), (y[-1:] / x[-1:]).clamp(max=1.0)
+        zero = torch.zeros(1, dtype=torch.float64)
         x, y = torch.cat([zero, x]), torch.cat([zero, y])
         s = y.diff() / x.diff()
         between = 2 * s[1:] * s[:-1] / (s[1:] + s[:-1])
-        return _Bend(x, y, torch.cat([s[:1], between, outside]))
+        return _Bend(x, y, torch.cat([s[:1], between, s[-1:]]))
 
     def forth(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """The map."""

@@ -213,8 +213,9 @@ class Mixture(KeptMethod):
         self.priors_ = [model.prior(self.basis_) for model in models]
 
     def _check(self, tasks: Tasks) -> None:
-        if len(tasks) < 2 or int(tasks.sizes.max()) < 2:
-            raise DataError("a mixture of priors needs two tasks or more, of two points or more.")
+        least = 2 if isinstance(self.held_out, Tasks) else 3  # of which one is set aside
+        if len(tasks) < least or int(tasks.sizes.max()) < 2:
+            raise DataError(f"a mixture of priors needs {least} tasks or more, of two points or more.")
         for kinds in self._counts(len(tasks)):
             if not 1 <= kinds <= len(tasks):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
@@ -242,7 +243,7 @@ class Mixture(KeptMethod):
     @numerical("where the tasks lie among each other")
     def _places(self, tasks: Tasks, designs: TaskDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
-        rank = max(min(16, self.basis_.size, len(tasks) - 1), 1)
+        rank = min(16, self.basis_.size, len(tasks) - 1)
         model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
         beta, W, noise = model
         M = noise * torch.eye(rank, dtype=torch.float64) + (designs.gram @ W).mT @ W
