@@ -35,7 +35,7 @@ class Calibration(NamedTuple):
     """How far central intervals must reach, in standard deviations of a normal score, for each of the levels.
 
     A value's normal score is `z = Φ⁻¹(F(y))` under the method's own distribution F: a standard normal variable if
-    that is right. Held-out tasks say how far out z lies in truth. Between the levels the map is smooth; it has no side.
+    that is right. Held-out tasks say how far out z lies in truth. Between the levels the map is linear; it has no side.
     """
 
     reach: tuple[float, ...]
@@ -63,21 +63,17 @@ class Calibration(NamedTuple):
 
     def outward(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """A standard normal score to the method's own."""
-        return self._bend.forth(z)
+        return _linear(z, _expected(), torch.tensor(self.reach, dtype=torch.float64))[0]
 
     def inward(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """The method's score to a standard normal one, and the slope of that."""
-        return self._bend.back(z)
+        return _linear(z, torch.tensor(self.reach, dtype=torch.float64), _expected())
 
     @property
     def spread(self) -> float:
         """The standard deviation of a standard normal score that is moved outward."""
         probabilities, weights = torch.tensor(normal_nodes(), dtype=torch.float64).unbind(1)
         return float((weights * self.outward(torch.special.ndtri(probabilities)).square()).sum().sqrt())
-
-    @property
-    def _bend(self) -> _Bend:
-        return _Bend.through(_expected(), torch.tensor(self.reach, dtype=torch.float64))
 
     def probability(self, cdf: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """The method's probability of a value below some, put right."""
@@ -204,54 +200,14 @@ def _expected() -> Float[Tensor, " k"]:
     return found
 
 
-class _Bend(NamedTuple):
-    """The odd, rising, smooth map that takes 0 to 0 and each point `x` to one `y`; and back.
-
-    Between the points it is a rational quadratic (Gregory and Delbourgo 1982), whose inverse is one root. Beyond the
-    last of them, where nothing is known, it goes on straight.
-    """
-
-    x: Float[Tensor, " k"]
-    y: Float[Tensor, " k"]
-    slope: Float[Tensor, " k"]  # at the points
-
-    @staticmethod
-    def through(x: Float[Tensor, " k"], y: Float[Tensor, " k"]) -> _Bend:
-        zero = torch.zeros(1, dtype=torch.float64)
-        x, y = torch.cat([zero, x]), torch.cat([zero, y])
-        s = y.diff() / x.diff()
-        between = 2 * s[1:] * s[:-1] / (s[1:] + s[:-1])
-        return _Bend(x, y, torch.cat([s[:1], between, s[-1:]]))
-
-    def forth(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
-        """The map."""
-        size = z.abs()
-        k, inside = self._piece(size, self.x)
-        width, rise, low, high = self._of(k)
-        t = torch.where(inside, (size - self.x[k]) / width, 0.5)
-        s = rise / width
-        value = self.y[k] + rise * (s * t.square() + low * t * (1 - t)) / (s + (high + low - 2 * s) * t * (1 - t))
-        return torch.where(inside, value, self.y[-1] + self.slope[-1] * (size - self.x[-1])) * z.sign()
-
-    def back(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
-        """Its inverse, and the slope of that."""
-        size = z.abs()
-        k, inside = self._piece(size, self.y)
-        width, rise, low, high = self._of(k)
-        s, over = rise / width, torch.where(inside, size - self.y[k], 0.5 * rise)
-        bend = high + low - 2 * s
-        a, b, c = rise * (s - low) + over * bend, rise * low - over * bend, -s * over
-        t = 2 * c / (-b - (b.square() - 4 * a * c).clamp(min=0.0).sqrt())
-        slope = s.square() * (high * t.square() + 2 * s * t * (1 - t) + low * (1 - t).square())
-        slope = slope / (s + bend * t * (1 - t)).square()
-        value = torch.where(inside, self.x[k] + width * t, self.x[-1] + (size - self.y[-1]) / self.slope[-1])
-        return value * z.sign(), 1 / torch.where(inside, slope, self.slope[-1])
-
-    def _piece(self, size: Tensor, ends: Float[Tensor, " k"]) -> tuple[Tensor, Tensor]:
-        """Between which points each lies, and whether it lies between any."""
-        k = (torch.bucketize(size.contiguous(), ends, right=True) - 1).clamp(0, len(ends) - 2)
-        return k, size < ends[-1]
-
-    def _of(self, k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Width and rise of each piece, and the slopes at its ends."""
-        return self.x.diff()[k], self.y.diff()[k], self.slope[k], self.slope[k + 1]
+def _linear(
+    z: Float[Tensor, "*n"], here: Float[Tensor, " k"], there: Float[Tensor, " k"]
+) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+    """The odd, rising map that takes 0 to 0 and each point `here` to one `there`, linear in between; and its slope."""
+    zero = torch.zeros(1, dtype=torch.float64)
+    x, y = torch.cat([zero, here]), torch.cat([zero, there])
+    slopes = y.diff() / x.diff()
+    size = z.abs()
+    piece = (torch.bucketize(size.contiguous(), x, right=True) - 1).clamp(0, len(slopes) - 1)
+    value = y[piece] + slopes[piece] * (size - x[piece])
+    return value * z.sign(), slopes[piece]

@@ -21,9 +21,9 @@ LEGENDRE = 64
 """Probabilities at which a ranked probability score is integrated."""
 
 PANELS = (0.0, 0.6744897501960817, 1.2815515655446004, 1.6448536269514722, 2.1700903775845606, 3.5, 5.5, 8.2)
-"""Normal scores between which moments are integrated, on either side: a recalibrated distribution is bent there."""
+"""Normal scores between which moments are integrated, on either side: a recalibrated distribution has kinks there."""
 
-IN_A_PANEL = 5
+IN_A_PANEL = 8
 """Nodes in each of them."""
 
 
