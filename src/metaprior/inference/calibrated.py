@@ -14,7 +14,7 @@ from torch import Tensor
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.mixtures import MixturePosterior
-from metaprior.inference.posterior import Posterior, moments, normal_nodes
+from metaprior.inference.posterior import Nodes, Posterior, Weighed, moments, normal_nodes
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -26,6 +26,9 @@ STEADY = 30
 FAR = 8.0
 """Standard deviations beyond which a probability has no digits left."""
 
+
+EDGES = (-5.0, -3.6, -2.6, -1.9, -1.2, -0.6, 0.0, 0.6, 1.2, 1.9, 2.6, 3.6, 5.0)
+"""Normal scores of a mixture's parts between which what recalibration changes is taken for straight."""
 
 LEAST = 2**-50
 """The least probability at which a value is looked for."""
@@ -72,7 +75,7 @@ class Calibration(NamedTuple):
     @property
     def spread(self) -> float:
         """The standard deviation of a standard normal score that is moved outward."""
-        probabilities, weights = torch.tensor(normal_nodes(), dtype=torch.float64).unbind(1)
+        probabilities, weights = normal_nodes()
         return float((weights * self.outward(torch.special.ndtri(probabilities)).square()).sum().sqrt())
 
     def probability(self, cdf: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -132,24 +135,31 @@ class CalibratedPosterior(Posterior):
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        return moments(self.nodes(), self.posterior.mean)
+        if not isinstance(self.posterior, MixturePosterior):
+            return moments(self.nodes(Nodes.of(self)), self.quantiles([0.5])[0])
+        # a mixture's own are known; what is put right changes them by ∫ (F − F') dy and ∫ 2 (y − m) (F − F') dy
+        mean, edges = self.posterior.mean, Nodes.of(self, EDGES)
+        gaps = torch.cat([values for values, _ in self.posterior.nodes(edges)]).sort(0).values - mean
+        cdf = torch.cat([self.posterior.cdf(some + mean) for some in gaps.split(edges.at_once)])
+        change = cdf - self.calibration.probability(cdf)
+        shift, second = torch.trapezoid(change, gaps, dim=0), torch.trapezoid(2 * gaps * change, gaps, dim=0)
+        return mean + shift, (self.posterior.sd.square() + second - shift.square()).clamp(min=0.0).sqrt()
 
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution.
 
         Those of the posterior have other weights now, unless its quantiles are known without a search: these are moved.
         """
         if not isinstance(self.posterior, MixturePosterior):
-            yield from super().nodes()
-            return
-        for value, weight in self.posterior.nodes():
-            yield value, weight * self.calibration.gain(normal_scores(self.posterior.cdf(value))).exp()
+            return super().nodes(rule)
+        own = self.posterior.nodes(rule)
+        return ((y, weights * self.calibration.gain(normal_scores(self.posterior.cdf(y))).exp()) for y, weights in own)
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self.calibration.probability(self.posterior.cdf(y))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self._moved(torch.special.ndtri(u))
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.posterior import Posterior
+from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.seeds import child_seed
 from metaprior.tasks import Tasks
 
@@ -79,19 +79,21 @@ class Gathered(Posterior):
         """The probability of a value below y, at each point."""
         return self._rows(lambda part, rows: part.cdf(y[..., rows, :]))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
-        return self._rows(lambda part, rows: part.inverse_cdf(u[..., rows, :]))
+        return self._rows(lambda part, rows: part.inverse_cdf(u if u.shape[-2] == 1 else u[..., rows, :]))
 
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution; of a part with fewer, some have no weight."""
         every = [self._rows_of(which) for which, _ in self.parts]
-        for step in zip_longest(*(part.nodes() for _, part in self.parts)):
-            values, weights = torch.zeros(2, *self.shape, dtype=torch.float64)
+        for step in zip_longest(*(part.nodes(rule) for _, part in self.parts)):
+            most = max(len(said[0]) for said in step if said is not None)
+            values, weights = torch.zeros(2, most, *self.shape, dtype=torch.float64)
             for rows, said in zip(every, step, strict=True):
-                weights[rows] = 0.0
+                weights[:, rows] = 0.0  # the last part that has a task speaks
                 if said is not None:
-                    values[rows], weights[rows] = said[0], said[1].expand_as(said[0])
+                    values[: len(said[0]), rows] = said[0]
+                    weights[: len(said[0]), rows] = said[1].expand_as(said[0])
             yield values, weights
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:

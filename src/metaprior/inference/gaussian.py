@@ -34,10 +34,13 @@ class GaussianMarginals(Posterior):
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
         residual, sd = y - self.mean, self.sd
+        if bool((sd > 0).all()):
+            found: Tensor = torch.special.ndtr(residual / sd)
+            return found
         step = (residual.sign() + 1) / 2
         return torch.where(sd > 0, torch.special.ndtr(residual / torch.where(sd > 0, sd, 1.0)), step)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         deviations: Tensor = torch.special.ndtri(u)
         return self.mean + deviations * self.sd

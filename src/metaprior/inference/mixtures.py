@@ -14,7 +14,7 @@ from torch import Tensor
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians
-from metaprior.inference.posterior import Posterior
+from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.inference.searching import rising_root
 from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks
@@ -68,11 +68,11 @@ class MixturePosterior(Posterior):
         spread = [weight * (one.sd.square() + (one.mean - mean).square()) for one, weight in self.parts]
         return mean, _total(spread).sqrt()
 
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution: those of the components."""
         for one, share in self.parts:
-            for value, weight in one.nodes():
-                yield value, share * weight
+            for values, weights in one.nodes(rule):
+                yield values, share * weights
 
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output: within the components and between them."""
@@ -93,11 +93,12 @@ class MixturePosterior(Posterior):
         """The probability of a value below y, at each point."""
         return _total([weight * one.cdf(y) for one, weight in self.parts]).clamp(max=1.0)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""
         found = [(one.inverse_cdf(u), weight) for one, weight in self.parts]
         if len(found) == 1:
             return found[0][0]
+        u = u.expand_as(found[0][0])
         lower = torch.stack([torch.where(weight > 0, q, torch.inf) for q, weight in found]).amin(0)
         upper = torch.stack([torch.where(weight > 0, q, -torch.inf) for q, weight in found]).amax(0)
         return rising_root(self.cdf, u, lower, upper)

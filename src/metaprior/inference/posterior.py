@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,11 @@ LEGENDRE = 64
 PANELS = (0.0, 0.6744897501960817, 1.2815515655446004, 1.6448536269514722, 2.1700903775845606, 3.5, 5.5, 8.2)
 """Normal scores between which moments are integrated, on either side: a recalibrated distribution has kinks there."""
 
-IN_A_PANEL = 8
+IN_A_PANEL = 4
 """Nodes in each of them."""
+
+AT_ONCE = 200_000
+"""Values that nodes are asked for together: what is made of them stays in the cache."""
 
 
 class Interval(NamedTuple):
@@ -75,8 +77,8 @@ class Posterior(ABC):
         """The probability of a value below y, at each point."""
 
     @abstractmethod
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
-        """The value that has probability u, between 0 and 1, below it, at each point."""
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u, between 0 and 1, below it, at each point; u may be one for all of them."""
 
     @abstractmethod
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -96,8 +98,7 @@ class Posterior(ABC):
 
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
         """The values below which each point lies with these probabilities."""
-        wanted = checked_probabilities(probabilities)
-        return self.inverse_cdf(wanted[:, None, None].expand(len(wanted), *self.shape))
+        return self.inverse_cdf(checked_probabilities(probabilities)[:, None, None])
 
     def interval(self, level: float = 0.9) -> Interval:
         """The central interval that holds a value with this probability."""
@@ -118,10 +119,10 @@ class Posterior(ABC):
             total += 2 * weight * torch.maximum(probability * gap, (probability - 1) * gap)
         return total
 
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights, at each point, that stand for the distribution: sums over them are expectations."""
-        for probability, weight in normal_nodes():
-            yield self.quantiles([probability])[0], torch.tensor(weight, dtype=torch.float64)
+        for probabilities, weights in rule.some():
+            yield self.inverse_cdf(probabilities[:, None, None]), weights[:, None, None]
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
         """Values of y, one row per point, as a tensor of the mean's shape."""
@@ -145,30 +146,53 @@ def checked_probabilities(probabilities: Sequence[float]) -> Float[Tensor, " k"]
     return wanted
 
 
+Weighed = tuple[Float[Tensor, "k N p"], Float[Tensor, "k #N #p"]]
+"""Some values at each point, and their weights."""
+
+
+class Nodes(NamedTuple):
+    """Probabilities at which a distribution is asked, and their weights in an expectation. at_once: how many."""
+
+    probabilities: Float[Tensor, " k"]
+    weights: Float[Tensor, " k"]
+    at_once: int
+
+    @staticmethod
+    def of(posterior: Posterior, scores: Sequence[float] | None = None) -> Nodes:
+        """Those of an expectation, panel by panel of normal scores, or at these scores; at once what fits the cache."""
+        N, p = posterior.shape
+        at_once = max(AT_ONCE // max(N * p, 1), 1)
+        if scores is None:
+            return Nodes(*normal_nodes(), at_once)
+        probabilities: Tensor = torch.special.ndtr(torch.tensor(scores, dtype=torch.float64))
+        return Nodes(probabilities, torch.ones_like(probabilities), at_once)
+
+    def some(self) -> Iterator[tuple[Float[Tensor, " k"], Float[Tensor, " k"]]]:
+        """Probabilities and their weights, some at a time."""
+        return zip(self.probabilities.split(self.at_once), self.weights.split(self.at_once), strict=True)
+
+
 def moments(
-    nodes: Iterable[tuple[Float[Tensor, "N p"], Tensor]], around: Float[Tensor, "N p"]
+    nodes: Iterable[Weighed], around: Float[Tensor, "N p"]
 ) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
     """Mean and standard deviation from values with weights. around: some value of each, so that no digits are lost."""
     total, first, second = (torch.zeros_like(around) for _ in range(3))
-    for value, weight in nodes:
-        gap = value - around
-        total, first, second = total + weight, first + weight * gap, second + weight * gap.square()
+    for values, weights in nodes:
+        gaps = values - around
+        total, first = total + weights.sum(0), first + (weights * gaps).sum(0)
+        second = second + (weights * gaps.square()).sum(0)
     shift = first / total
     return around + shift, (second / total - shift.square()).clamp(min=0.0).sqrt()
 
 
 @cache
-def normal_nodes() -> tuple[tuple[float, float], ...]:
-    """Probabilities and weights of an expectation over a distribution, by its normal scores, panel by panel."""
+def normal_nodes() -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    """Probabilities and weights of an expectation over a distribution."""
     nodes, weights = np.polynomial.legendre.leggauss(IN_A_PANEL)
-    scores, shares = [], []
-    for low, high in pairwise(PANELS):
-        z = (low + high) / 2 + (high - low) / 2 * nodes
-        scores.append(z)
-        shares.append((high - low) / 2 * weights * np.exp(-0.5 * z**2))
-    z, share = np.concatenate(scores), np.concatenate(shares)
-    below = torch.special.ndtr(torch.from_numpy(-z)).tolist()
-    half = (share / share.sum() / 2).tolist()
-    lower = zip(below, half, strict=True)
-    upper = zip(torch.special.ndtr(torch.from_numpy(z)).clamp(max=1 - 2**-53).tolist(), half, strict=True)
-    return (*lower, *upper)
+    low, high = np.array(PANELS[:-1])[:, None], np.array(PANELS[1:])[:, None]
+    z = ((low + high) / 2 + (high - low) / 2 * nodes).ravel()
+    share = ((high - low) / 2 * weights).ravel() * np.exp(-0.5 * z**2)
+    both = torch.from_numpy(np.concatenate([-z, z]))
+    half = torch.from_numpy(share / share.sum() / 2)
+    probabilities: Tensor = torch.special.ndtr(both).clamp(max=1 - 2**-53)
+    return probabilities, torch.cat([half, half])

@@ -11,6 +11,9 @@ from torch import Tensor
 STEPS = 100
 """At most: halving alone would need 60 for the last digit."""
 
+CLOSE = 1e-12
+"""Of two normal scores: as near as makes no difference."""
+
 LEAST, MOST = 1e-300, 1 - 2**-53
 """Probabilities beyond these have no normal score."""
 
@@ -43,7 +46,7 @@ def rising_root(
         best = torch.where(fa.abs() < fb.abs(), a, b)
         width = (b - a).abs()
         least = 4 * torch.finfo(a.dtype).eps * best.abs() + torch.finfo(a.dtype).tiny
-        if bool(((width <= least) | (fa == 0)).all()):
+        if bool(((width <= least) | (fa.abs() <= CLOSE)).all()):
             break
         share = _next(a, b, c, fa, fb, fc).clamp(min=0.0, max=1.0)
         edge = (0.5 * least / torch.where(width > 0, width, 1.0)).clamp(max=0.5)

@@ -8,7 +8,6 @@ a task that is wilder than expected has wider bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from torch import Tensor
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence, student_terms
 from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
-from metaprior.inference.posterior import Posterior, checked_probabilities
+from metaprior.inference.posterior import Posterior
 from metaprior.seeds import child_seed
 from metaprior.tasks import Tasks
 
@@ -74,21 +73,16 @@ class StudentPosterior(Posterior):
         inside = torch.from_numpy(special.stdtr(self._of_rows(self.degrees).numpy(), z.numpy()))
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         from scipy import special
 
-        return (
-            self.mean + torch.from_numpy(special.stdtrit(self._of_rows(self.degrees).numpy(), u.numpy())) * self._scale
-        )
-
-    def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
-        """The values below which each point lies with these probabilities: a few deviations for each task."""
-        from scipy import special
-
-        wanted = checked_probabilities(probabilities).numpy()
-        deviations = torch.from_numpy(special.stdtrit(self.degrees.numpy(), wanted[:, None]))
-        return self.mean + deviations[:, self.points.task_of_row, None] * self._scale
+        if u.shape[-2:] == (1, 1):  # one for all points: a few deviations for each task
+            by_task = torch.from_numpy(special.stdtrit(self.degrees.numpy(), u[..., 0].numpy()))
+            deviations = by_task[..., self.points.task_of_row, None]
+        else:
+            deviations = torch.from_numpy(special.stdtrit(self._of_rows(self.degrees).numpy(), u.numpy()))
+        return self.mean + deviations * self._scale
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.method import Method
-from metaprior.inference.posterior import Posterior
+from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.tasks import Scaler, Tasks
 
 
@@ -60,13 +60,13 @@ class UserPosterior(Posterior):
         """The probability of a value below y, at each point."""
         return self.scaled.cdf(self.scaler.scale_y(y))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.scaler.unscale_mean(self.scaled.inverse_cdf(u))
 
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution."""
-        return ((self.scaler.unscale_mean(value), weight) for value, weight in self.scaled.nodes())
+        return ((self.scaler.unscale_mean(values), weights) for values, weights in self.scaled.nodes(rule))
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""

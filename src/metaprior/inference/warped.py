@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.posterior import Posterior, moments
+from metaprior.inference.posterior import Nodes, Posterior, Weighed, moments
 from metaprior.priors import Warp
 from metaprior.tasks import Tasks
 
@@ -61,12 +61,12 @@ class WarpedPosterior(Posterior):
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        return moments(self.nodes(), self.warp.inverse(self.warped.mean))
+        return moments(self.nodes(Nodes.of(self)), self.warp.inverse(self.warped.mean))
 
     @torch.no_grad()
-    def nodes(self) -> Iterator[tuple[Float[Tensor, "N p"], Tensor]]:
+    def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution: those of t, taken back."""
-        return ((self.warp.inverse(value), weight) for value, weight in self.warped.nodes())
+        return ((self.warp.inverse(values), weights) for values, weights in self.warped.nodes(rule))
 
     @torch.no_grad()
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
@@ -76,7 +76,7 @@ class WarpedPosterior(Posterior):
         return torch.where(known | (y == 0), inside, 0.0)
 
     @torch.no_grad()
-    def inverse_cdf(self, u: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.warp.inverse(self.warped.inverse_cdf(u))
 
