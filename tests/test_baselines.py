@@ -7,6 +7,7 @@ from metaprior import (
     MetaGP,
     Method,
     NotFittedError,
+    OptionError,
     Prior,
     Scaler,
     Tasks,
@@ -350,3 +351,9 @@ def test_scores_do_not_depend_on_the_slices(monkeypatch, entries):
     assert sliced.ids == whole.ids
     for metric, values in whole.values.items():
         assert sliced.values[metric].numpy() == pytest.approx(values.numpy(), rel=1e-9), metric
+
+
+def test_a_bare_function_is_no_way_to_split():
+    for make in (LastValue, ContextMean):
+        with pytest.raises(OptionError, match=r"Given\(lambda tasks"):
+            make(contexts=lambda tasks: [tasks.context_target(2, 0)])

@@ -19,6 +19,9 @@ from metaprior.tasks import Scaler
 CALIBRATION = Calibration((0.5, 1.2, 1.7, 2.3))
 """Narrow in the middle, wide outside: what it does to a skewed distribution moves its mean."""
 
+WIDE = Calibration((0.7, 1.4, 1.9, 4.5))
+"""As outliers among the held-out values make it."""
+
 QUICK = {"max_epochs": 15, "hidden": (6,), "progress": False}
 
 
@@ -44,15 +47,15 @@ def asked(far=0.0):
 class Calibrated(Method):
     """Any method with its distributions put right."""
 
-    def __init__(self, method):
-        self.method = method
+    def __init__(self, method, calibration=CALIBRATION):
+        self.method, self.calibration = method, calibration
 
     def fit(self, tasks):
         self.method.fit(tasks)
         return self
 
     def condition(self, context):
-        return CalibratedConditional(self.method.condition(context), CALIBRATION)
+        return CalibratedConditional(self.method.condition(context), self.calibration)
 
 
 def learned(**options):
@@ -93,6 +96,8 @@ COMPOSITIONS = {
     ),
     "warp of a combination": lambda: Warped(Combination([learned(), GPPerTask()], [0.5, 0.5]), "log"),
     "calibrated in units": lambda: Calibrated(InUnits(Warped(FPCA(size=4, rank=1), "yeo-johnson"), Scaler.fit(past()))),
+    "calibrated for outliers": lambda: Calibrated(learned(), WIDE),
+    "kinds calibrated for outliers": lambda: Calibrated(Mixture(2, rank=1, size=5), WIDE),
     "chosen": lambda: Auto(rungs=("gp per task", "fpca", "warped fpca"), progress=False),
 }
 
@@ -138,7 +143,7 @@ def test_every_class_that_answers_as_a_posterior_is_here():
 
 
 def test_quantiles_invert_the_cdf(posterior):
-    levels = [0.001, 0.05, 0.3, 0.5, 0.8, 0.99]
+    levels = [0.0001, 0.001, 0.05, 0.3, 0.5, 0.8, 0.99, 0.9999]
     found = posterior.quantiles(levels)
     assert torch.isfinite(found).all()
     for level, value in zip(levels, found, strict=True):
@@ -229,6 +234,21 @@ def test_what_it_can_do_is_declared(posterior):
     if covariances is not None:
         sd = torch.cat([C.diagonal(dim1=1, dim2=2).mT for C in covariances]).sqrt()
         assert torch.allclose(sd, posterior.sd, rtol=1e-6)
+
+
+def test_what_has_no_say_in_a_task_does_not_move_its_moments():
+    """Kinds far from 0, under a calibration with a wide tail: a task alone, and beside one that may be of any kind."""
+    far = past()
+    far = Tasks(far.x, far.y + 1000.0, far.offsets, far.ids, far.columns)
+    method = Calibrated(Mixture(2, rank=1, size=5), WIDE).fit(far)
+    context, points = asked(far=1000.0)
+    together = method.condition(context).at(points)
+    drawn = together.samples(4000, seed=0)
+    assert ((together.mean - drawn.mean(0)).abs() / together.sd).max() < 0.1
+    assert (together.sd / drawn.std(0)).numpy() == pytest.approx(1.0, abs=0.1)
+    alone = method.condition(context.select([3])).at(points.select([3]))
+    assert torch.allclose(together.mean[-2:], alone.mean, rtol=1e-9)
+    assert torch.allclose(together.sd[-2:], alone.sd, rtol=1e-3)
 
 
 def test_covariances_are_those_of_draws():

@@ -102,7 +102,10 @@ class MetaGP(KeptMethod):
         """
         self._check_fitted()
         known, context = self.trained_on_.columns, x
-        if not isinstance(x, Tasks):
+        if isinstance(x, Tasks):
+            if y is not None or task_x is not None:
+                raise OptionError("y and task_x go with the points of one task; Tasks have their own (with_task_x).")
+        else:
             if y is None:
                 raise DataError("give the known points of one task, condition(x, y), or Tasks.")
             context = self._one_task(x, y, task_x)

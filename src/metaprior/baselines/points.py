@@ -15,7 +15,7 @@ from torch import Tensor
 from metaprior.errors import DataError, NotFittedError
 from metaprior.files import State
 from metaprior.inference import Conditional, IndependentGaussians, KeptMethod
-from metaprior.splits import Contexts, Doubling, to_stop_by
+from metaprior.splits import Contexts, Doubling, checked_contexts, to_stop_by
 from metaprior.tasks import ContextTarget, Tasks, TrainedOn
 
 LEAST = 30
@@ -32,7 +32,7 @@ class PointMethod(KeptMethod):
     """
 
     def __init__(self, *, contexts: Contexts | None = None, held_out: float | Tasks = 0.1, seed: int = 0) -> None:
-        self.contexts, self.held_out, self.seed = contexts, held_out, seed
+        self.contexts, self.held_out, self.seed = checked_contexts(contexts), held_out, seed
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn from the meta-tasks, all but the held-out ones, and the variance from those."""

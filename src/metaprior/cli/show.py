@@ -8,8 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+from metaprior.baselines import FPCA
 from metaprior.cli.common import Screen, described, figure_text, shown_range
-from metaprior.methods import LearnedPrior
+from metaprior.methods import LearnedPrior, Mixture
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
@@ -71,6 +72,8 @@ def _structure(method: Any) -> str:
         )
     if isinstance(method, LearnedPrior):
         return f"mean {method.mean}, kernel {method.kernel}, hidden layers {list(method.hidden)}"
-    if hasattr(method, "basis_"):
+    if isinstance(method, Mixture):
+        return f"{len(method.models_)} kinds of tasks, {method.basis_.size} basis functions"
+    if isinstance(method, FPCA):
         return f"{method.basis_.size} basis functions, {method.rank_} components"
     return str(method.kind)

@@ -26,8 +26,11 @@ STEADY = 30
 FAR = 8.0
 """Standard deviations beyond which a probability has no digits left."""
 
+TOLD = 3.0
+"""Standard deviations as far as what held-out tasks show goes on."""
 
-EDGES = (-5.0, -3.6, -2.6, -1.9, -1.2, -0.6, 0.0, 0.6, 1.2, 1.9, 2.6, 3.6, 5.0)
+
+EDGES = tuple(sign * score for sign in (-1.0, 1.0) for score in (0.0, 0.6, 1.2, 1.8, 2.4, 3.0, 3.7, 4.5, 5.5, 7.5))
 """Normal scores of a mixture's parts between which what recalibration changes is taken for straight."""
 
 LEAST = 2**-50
@@ -66,11 +69,27 @@ class Calibration(NamedTuple):
 
     def outward(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """A standard normal score to the method's own."""
-        return _linear(z, _expected(), torch.tensor(self.reach, dtype=torch.float64))[0]
+        return _linear(z, *self._knots())[0]
 
     def inward(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """The method's score to a standard normal one, and the slope of that."""
-        return _linear(z, torch.tensor(self.reach, dtype=torch.float64), _expected())
+        right, own = self._knots()
+        return _linear(z, own, right)
+
+    def _knots(self) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+        """Standard scores, and where they lie under the method.
+
+        Beyond the last level the map goes on as it was as far as held-out values can tell; then to where a score has no
+        digits left, which stays where it is: so every tail ends where it ended.
+        """
+        right, own = _expected(), torch.tensor(self.reach, dtype=torch.float64)
+        slope = (own[-1] - own[-2]) / (right[-1] - right[-2])
+        onward = torch.minimum(own[-1] + slope * (TOLD - right[-1]), (own[-1] + FAR) / 2).clamp(
+            min=float(own[-1]) + 0.1
+        )
+        ends = torch.tensor([TOLD, FAR], dtype=torch.float64)
+        last = torch.maximum(onward + 0.1, torch.tensor(FAR, dtype=torch.float64))
+        return torch.cat([right, ends]), torch.cat([own, onward[None], last[None]])
 
     @property
     def spread(self) -> float:

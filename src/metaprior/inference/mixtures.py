@@ -69,10 +69,10 @@ class MixturePosterior(Posterior):
         return mean, _total(spread).sqrt()
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
-        """Values with weights that stand for the distribution: those of the components."""
+        """Values with weights that stand for the distribution: those of the components, where they have a say."""
         for one, share in self.parts:
             for values, weights in one.nodes(rule):
-                yield values, share * weights
+                yield torch.where(share > 0, values, self.mean), share * weights
 
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output: within the components and between them."""

@@ -28,7 +28,7 @@ from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.selection.ladder import ALONE, LADDER, TAKES_TASK_X, rungs_for
 from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.selection.trying import Seen, Values, as_dict, combined, held_out_values, joined, try_on
-from metaprior.splits import Contexts, Fold, default_contexts, k_folds, one_fold
+from metaprior.splits import Contexts, Fold, checked_contexts, default_contexts, k_folds, one_fold
 from metaprior.tasks import Tasks, TrainedOn, resolution
 
 FOLDS = 5
@@ -77,7 +77,8 @@ class Auto(KeptMethod):
         for name in rungs:
             if name not in LADDER:
                 raise UnknownNameError("rung", name, LADDER)
-        self.contexts, self.rungs, self.seed, self.progress = contexts, tuple(rungs), seed, progress
+        self.contexts, self.rungs = checked_contexts(contexts), tuple(rungs)
+        self.seed, self.progress = seed, progress
 
     def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.

@@ -162,6 +162,16 @@ def drawn_contexts(tasks: Tasks, draws: int, seed: int) -> Tasks:
     return replace(Tasks.from_pairs(pairs), ids=tuple(names))  # a task may be there twice
 
 
+def checked_contexts(contexts: Contexts | None) -> Contexts | None:
+    """Contexts, if they are some: a function has to say how its splits are called, and whether points are drawn."""
+    if contexts is not None and not isinstance(contexts, Contexts):
+        raise OptionError(
+            "contexts: give one of metaprior.splits, such as RandomSizes((1, 3)) or Until('hour', 24), or a function "
+            "of your own in Given(lambda tasks: {'name': tasks.context_target(...)})."
+        )
+    return contexts
+
+
 def random_sizes(sizes: Sequence[int], seed: int = 0) -> RandomSizes:
     """Random contexts of these sizes."""
     return RandomSizes(tuple(sizes), seed)

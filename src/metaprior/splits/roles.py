@@ -20,6 +20,9 @@ from metaprior.tasks import Tasks
 ENOUGH_TO_JUDGE = 20
 """Tasks from which on some can be spared to judge by."""
 
+LEAST = 4
+"""Of them for each of the two roles, where a tenth is less."""
+
 
 @dataclass(frozen=True, eq=False)
 class Fold:
@@ -95,9 +98,12 @@ def spare(count: int) -> float | None:
 def roles_of(tasks: Tasks, seed: int, among: Sequence[int] | None = None) -> Roles:
     """Tasks for each role. Those to stop and to judge by come from `among` (positions; by default all)."""
     free = torch.arange(len(tasks)) if among is None else torch.tensor(among, dtype=torch.int64)
-    count = round((spare(len(free)) or 0.0) * len(free))
     order = free[torch.randperm(len(free), generator=generator_of(seed))]
-    stop, judge, _ = order.tensor_split([count, 2 * count if len(free) >= ENOUGH_TO_JUDGE else count])
+    if len(free) >= ENOUGH_TO_JUDGE:
+        count = max(round(0.1 * len(free)), LEAST)
+        stop, judge, _ = order.tensor_split([count, 2 * count])
+    else:
+        stop, judge = order[: round((spare(len(free)) or 0.0) * len(free))], order[:0]
     train = torch.ones(len(tasks), dtype=torch.bool)
     train[torch.cat([stop, judge])] = False
     parts = [tasks.select(which.sort().values) if len(which) else None for which in (stop, judge)]
