@@ -19,8 +19,8 @@ import torch
 from pyarrow import csv
 
 from metaprior import MetaGP, Method, Tasks, paired_difference
+from metaprior.methods import make_method
 from metaprior.scoring import evaluate
-from metaprior.selection import make_method
 from metaprior.splits import first_sizes, k_folds, random_sizes
 
 TABLES = {

@@ -17,8 +17,8 @@ import gpytorch
 import torch
 
 from metaprior import CONFIGURATIONS, Prior, make_prior
-from metaprior.experiments.step import draw_steps
 from metaprior.inference import summed_evidence
+from metaprior.paper.experiments.step import draw_steps
 from metaprior.priors.means import mean_values
 from metaprior.tasks import Batch, Tasks, batches
 from metaprior.tasks.batches import padded

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from metaprior import MetaGP, Tasks, paired_difference, score
-from metaprior.baselines import LastValue
 from metaprior.data import load_physionet
-from metaprior.experiments.icu import DAYS, VARIABLES, split_days
+from metaprior.methods import LastValue
+from metaprior.paper.experiments.icu import DAYS, VARIABLES, split_days
 from metaprior.seeds import generator_of
 
 FOLDS = 3

@@ -9,7 +9,7 @@ trusts single points. Test functions are not touched.
 from __future__ import annotations
 
 from metaprior import CONFIGURATIONS, MetaGP
-from metaprior.experiments.step import HIDDEN, SETTINGS, draw_steps
+from metaprior.paper.experiments.step import HIDDEN, SETTINGS, draw_steps
 
 FLOORS = (0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1)
 

@@ -17,10 +17,10 @@ from metaprior import (
     paired_difference,
     score,
 )
-from metaprior.baselines import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork, RefittedRBF, VarianceBySize
-from metaprior.baselines.fit_on_target import CHECK_EVERY
-from metaprior.baselines.network import _Squares
 from metaprior.inference import IndependentGaussians, InUnits
+from metaprior.methods import ContextMean, LastValue, MeanFitOnTarget, NeuralNetwork, RefittedRBF, VarianceBySize
+from metaprior.methods.fit_on_target import CHECK_EVERY
+from metaprior.methods.network import _Squares
 from metaprior.priors import DeepMean, DeepMeans
 from metaprior.scoring import evaluate, scores
 from metaprior.splits import Doubling, Given

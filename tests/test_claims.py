@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from metaprior.experiments import Options, Results, run_experiment
-from metaprior.experiments.claims import CLAIMS, judge
-from metaprior.experiments.comparing import Estimate, MissingRowError, PaperTable, TaskTable, advantage
-from metaprior.experiments.judging import Changes, Comparable, Compared, GapNarrows, MovesMore, Within, verdict
-from metaprior.experiments.published import LAST_PLACE, PUBLISHED
-from metaprior.report.claims import terminal_claims
+from metaprior.paper import Options, run_experiment, terminal_claims
+from metaprior.paper.claims import CLAIMS, judge
+from metaprior.paper.claims.comparing import Estimate, MissingRowError, PaperTable, TaskTable, advantage
+from metaprior.paper.claims.judging import Changes, Comparable, Compared, GapNarrows, MovesMore, Within, verdict
+from metaprior.paper.published import LAST_PLACE, PUBLISHED
+from metaprior.report import Results
 from metaprior.scoring import Scores
 
 JOINT = "joint_log_likelihood"

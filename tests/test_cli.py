@@ -11,7 +11,8 @@ import pytest
 
 import metaprior
 from metaprior.cli import reproduce
-from metaprior.experiments import Options, mnist
+from metaprior.paper import Options
+from metaprior.paper.experiments import mnist
 
 METAPRIOR = str(Path(sys.executable).with_name("metaprior"))
 

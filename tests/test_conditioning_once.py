@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from metaprior import FPCA, Auto, Combination, HyperPosterior, LearnedPrior, MetaGP, Mixture, Tasks, Warped
-from metaprior.baselines import GPPerTask
-from metaprior.baselines.per_task import LENGTHS, NOISES, VARIANCES
+from metaprior.methods import GPPerTask
+from metaprior.methods.per_task import LENGTHS, NOISES, VARIANCES
 from metaprior.tasks import Columns
 
 GRID = len(LENGTHS) * len(VARIANCES) * len(NOISES)

@@ -8,10 +8,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from metaprior import DataError, OptionError, OutputError, UnknownNameError, condition, score
-from metaprior.baselines import RefittedRBF
-from metaprior.experiments import Options, Results, icu, mnist, run_experiment, sinusoid, step
-from metaprior.experiments.published import PUBLISHED
-from metaprior.report import markdown_tables
+from metaprior.methods import RefittedRBF
+from metaprior.paper import Options, run_experiment
+from metaprior.paper.experiments import icu, mnist, sinusoid, step
+from metaprior.paper.published import PUBLISHED
+from metaprior.report import Results, markdown_tables
 from metaprior.scoring import Scores
 from tests.problems import known_rbf, ragged
 

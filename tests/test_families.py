@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from metaprior import FPCA, Auto, Combination, HyperPosterior, LearnedPrior, Method, Mixture, Posterior, Tasks, Warped
-from metaprior.baselines import GPPerTask, LastValue
 from metaprior.inference import CalibratedConditional, Calibration, Gathered, GaussianMarginals, InUnits
+from metaprior.methods import GPPerTask, LastValue
 from metaprior.tasks import Scaler
 
 CALIBRATION = Calibration((0.5, 1.2, 1.7, 2.3))

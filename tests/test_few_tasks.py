@@ -17,12 +17,13 @@ from metaprior import (
     condition,
     evidence,
 )
-from metaprior.experiments import Options, few, run_experiment
 from metaprior.files import load_method
 from metaprior.learning import evidence_loss, meta_train
 from metaprior.learning.objective import SPLITS, predictive_loss, with_hyper_prior
 from metaprior.methods import HyperPosterior
 from metaprior.methods.hyper_posterior import _perturbed
+from metaprior.paper import Options, run_experiment
+from metaprior.paper.experiments import few
 from metaprior.priors import HyperPrior, make_prior
 from metaprior.priors.hyperprior import SPREAD
 from metaprior.splits import drawn_contexts

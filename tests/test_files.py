@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from safetensors.torch import save_file
 
 import metaprior
 from metaprior import FPCA, MAML, DataError, MetaGP, OptionError, OutputError, Tasks
-from metaprior.baselines import ContextMean, GPPerTask, LastValue, NeuralNetwork
 from metaprior.files import FORMAT, State, read_state, write_state
 from metaprior.learning import checkpoints
+from metaprior.methods import ContextMean, GPPerTask, LastValue, NeuralNetwork
 from tests.problems import ragged
 
 TASKS = ragged(count=30, largest=7)
@@ -78,6 +79,22 @@ def test_the_file_holds_no_data(model):
     assert set(about) == {"trained_on", "scores", "versions"}
 
 
+KEPT = {
+    "prior": ([0.9570189102143065, 0.9244317428334117], [0.38477152617359844, 0.7202306739844111]),
+    "auto": ([0.5816484376624067, -0.3899024677555437], [0.11183576203190788, 0.10601048312766614]),
+    "mixture": ([0.4698995287855707, -0.3500425684294874], [0.13549418612570788, 0.137533643526672]),
+}
+"""Mean and deviation at 0 and 0.9, as the models predicted when their files were written."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_files_that_were_written_before_predict_as_they_did(name):
+    posterior = metaprior.load(Path(__file__).parent / "files" / f"{name}.metaprior").condition([0.1, 0.5], [1.2, 0.7])
+    found = posterior.at([0.0, 0.9])
+    assert found.mean[:, 0].tolist() == pytest.approx(KEPT[name][0], rel=1e-9)
+    assert found.sd[:, 0].tolist() == pytest.approx(KEPT[name][1], rel=1e-9)
+
+
 def altered(model, tmp_path, change):
     path = tmp_path / "altered"
     path.write_bytes(change(bytearray(model.read_bytes())))
@@ -95,7 +112,7 @@ def rewritten(model, tmp_path, change):
     path = tmp_path / "rewritten"
     structure, about = json.loads(json.dumps([state.structure, state.about]))
     change(structure["parts"]["method"]["structure"])
-    write_state(path, State(state.kind, structure, state.tensors, about))
+    write_state(path, State(state.saved_as, structure, state.tensors, about))
     return path
 
 
@@ -142,10 +159,12 @@ def test_a_file_of_another_kind_or_a_newer_format(model, tmp_path):
     path.write_text("year,month\n1,2\n")
     with pytest.raises(DataError, match="not a metaprior model"):
         metaprior.load(path)
-    newer = json.dumps({"format": FORMAT + 1, "kind": "metagp", "structure": {}, "about": {}})
-    save_file({}, path, metadata={"metaprior": newer})
-    with pytest.raises(DataError, match="Install a newer metaprior"):
-        metaprior.load(path)
+    for step, by, do in ((1, "9.1.0", "install a newer metaprior"), (-1, "0.0.7", "fit the model again, or install")):
+        about = {"versions": {"metaprior": by}}
+        other = json.dumps({"format": FORMAT + step, "kind": "metagp", "structure": {}, "about": about})
+        save_file({}, path, metadata={"metaprior": other})
+        with pytest.raises(DataError, match=f"written by metaprior {by}, in format {FORMAT + step}.*{do}"):
+            metaprior.load(path)
     save_file({}, path, metadata={"metaprior": "[1]"})
     with pytest.raises(DataError, match="header that cannot be read"):
         metaprior.load(path)

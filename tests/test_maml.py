@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from metaprior import OptionError, Tasks, score
-from metaprior.baselines import MAML
-from metaprior.baselines.maml import Episode, GivenEpisodes, MetaUpdates, RandomEpisodes, Start
+from metaprior.methods import MAML
+from metaprior.methods.maml import Episode, GivenEpisodes, MetaUpdates, RandomEpisodes, Start
 from metaprior.priors import Network
 from metaprior.splits import Given
 from tests.problems import ragged

@@ -6,16 +6,15 @@ import torch
 
 import metaprior
 from metaprior import NotFittedError, OptionError, Tasks
-from metaprior.baselines import FPCA
 from metaprior.inference import WarpedPosterior
 from metaprior.learning.em import evidence_of, fit_em
 from metaprior.learning.mixtures import TaskDesigns, fit_kinds
-from metaprior.methods import Mixture, Warped
+from metaprior.methods import FPCA, Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto, compare
 from metaprior.splits import random_sizes
-from metaprior.tasks.rounding import rounding_variance
+from metaprior.tasks import resolution, rounding_variance
 
 
 def two_kinds(count, seed, n=9):
@@ -134,10 +133,29 @@ def test_values_that_were_rounded_never_have_less_noise_than_that():
     assert score(found.predict(context, target), target).values["log_likelihood"].min() > -30
 
 
-@pytest.mark.parametrize(("values", "gaps"), [([1, 2, 3], [1, 1, 1]), ([0, 1, 10], [1, 5, 9])])
-def test_rounding_is_a_twelfth_of_the_squared_gap(values, gaps):
-    tasks = Tasks.from_pairs([(np.arange(30.0), np.array(values * 10, float))])
-    assert rounding_variance(tasks) == pytest.approx(np.mean(np.square(gaps)) / 12)
+def recorded(values):
+    return Tasks.from_pairs([(np.arange(float(len(values))), np.asarray(values, float))])
+
+
+TENTHS = np.arange(340, 420)
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        (np.repeat([1, 2, 3], 10), 1.0),
+        (np.concatenate([TENTHS * 0.1, TENTHS / 10, TENTHS * 0.1, TENTHS / 10, TENTHS / 10]), 0.1),
+        (np.concatenate([np.repeat(TENTHS, 20) / 10, [36.65]]), 0.1),  # one odd value among 1,600
+        (np.concatenate([np.repeat(np.arange(12), 30), [500, 9000, 9000.5]]), 1.0),  # isolated ones, however far
+        (np.repeat(32 + 1.8 * TENTHS / 10, 9), 0.18),  # converted from other units
+        (np.repeat(1e9 + np.arange(9), 9), 1.0),
+        (np.linspace(0, 1, 300), 0.0),  # not rounded
+        (np.full(50, 3.0), 0.0),  # constant
+    ],
+)
+def test_the_step_in_which_values_were_recorded(values, step):
+    assert resolution(recorded(values)).tolist() == [pytest.approx(step, rel=1e-6)]
+    assert rounding_variance(recorded(values)) == pytest.approx(step**2 / 12, rel=1e-6)
 
 
 def test_a_warped_mixture_has_the_mean_of_its_draws():

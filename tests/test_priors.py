@@ -50,7 +50,7 @@ def test_a_network_starts_the_same_on_raw_inputs_as_on_scaled_ones():
 
 
 def test_float32_network_under_a_float64_covariance():
-    prior = make_prior("deep", "deep", d=1, hidden=(4,), seed=0, dtype=torch.float32)
+    prior = make_prior("deep", "deep", d=1, hidden=(4,), seed=0, network_dtype=torch.float32)
     assert {p.dtype for p in prior.mean.parameters()} == {torch.float32}
     z = prior.at(X)
     assert z.mean.dtype == z.features.dtype == prior.covariance(z, z).dtype == torch.float64

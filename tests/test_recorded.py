@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from metaprior.data import load_mnist
-from metaprior.experiments import Options, few, icu, mnist, run_experiment, sinusoid, step
-from metaprior.experiments.claims import CLAIMS
+from metaprior.paper import Options, run_experiment
+from metaprior.paper.claims import CLAIMS
+from metaprior.paper.experiments import few, icu, mnist, sinusoid, step
 from metaprior.scoring import evaluate
 from metaprior.tasks import Tasks
 

@@ -12,11 +12,18 @@ import pytest
 from rich.console import Console
 
 from metaprior import DataError
-from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
+from metaprior.methods import METHODS as KNOWN
+from metaprior.paper import CHAPTERS, EXPERIMENTS, write_page
+from metaprior.report import (
+    COMPARISON,
+    colour_of,
+    draw_figures,
+    markdown_tables,
+    references,
+    terminal_tables,
+    write_comparison,
+)
 from metaprior.report.cells import BETTER, WORSE, make_grids, mark_of, paper_decimals
-from metaprior.report.figures import FIGURES
-from metaprior.report.methods import COLOURS, REFERENCES, colour_of
-from metaprior.report.words import CAPTIONS, DESCRIPTIONS, TITLES
 
 STEP = json.loads((Path(__file__).parent.parent / "docs/results/step/results.json").read_text())
 VARIABLES = ("GCS", "Urine", "HCT", "Creatinine", "BUN")
@@ -76,8 +83,7 @@ def test_no_mark_without_a_figure_or_direction():
     assert mark_of(row(paper=None), 2) == ""
     assert mark_of(row(mean=None, paper=0.5, paper_stderr=0.1), 2) == ""
     assert mark_of(row(stderr=None, mean=9.0, paper=0.5, paper_stderr=0.1), 2) == ""
-    for metric in ("coverage_90", "calibration_error"):
-        assert mark_of(row(metric=metric, mean=0.1, stderr=0.001, paper=0.9, paper_stderr=0.001), 3) == ""
+    assert mark_of(row(metric="complexity", mean=0.1, stderr=0.001, paper=0.9, paper_stderr=0.001), 3) == ""
 
 
 def test_marks_of_the_step_table():
@@ -276,46 +282,43 @@ def test_every_figure_from_its_rows_and_curves(tmp_path):
         "compare": (mnist_rows(), {}),
         "few": (few_rows(), {}),
     }
-    assert {*made, "theory"} == set(FIGURES)  # the theory's are in test_theory.py
+    chapters = CHAPTERS | {"compare": COMPARISON}
+    assert {*made, "theory"} == set(chapters)  # the theory's are in test_theory.py
     for experiment, (rows, curves) in made.items():
         folder = tmp_path / experiment
         folder.mkdir()
-        names = [f"{name}.{suffix}" for name in FIGURES[experiment] for suffix in ("png", "svg")]
-        assert [path.name for path in draw_figures(experiment, rows, curves, folder)] == names
+        names = [f"{name}.{suffix}" for name in chapters[experiment].pictures for suffix in ("png", "svg")]
+        assert [path.name for path in draw_figures(chapters[experiment], rows, curves, folder)] == names
         assert sorted(path.name for path in folder.iterdir()) == sorted(names)
         for path in folder.glob("*.png"):
             assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("experiment", FIGURES)
-def test_figures_are_skipped_without_what_they_need(experiment, tmp_path):
-    for name in FIGURES[experiment]:
+@pytest.mark.parametrize("chapter", [*CHAPTERS.values(), COMPARISON], ids=[*CHAPTERS, "compare"])
+def test_figures_are_skipped_without_what_they_need(chapter, tmp_path):
+    for name in chapter.pictures:
         (tmp_path / f"{name}.png").write_text("from an earlier run")
-    assert draw_figures(experiment, [], {}, tmp_path) == []
+    assert draw_figures(chapter, [], {}, tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_experiment_without_figures(tmp_path):
-    assert draw_figures("theory", [], {}, tmp_path) == []
 
 
 def test_some_methods_only():
     rows = [line for line in STEP["rows"] if line["method"] in ("learned mean", "bayes limit")]
-    figure = FIGURES["step"]["performance"](rows, {})
+    figure = CHAPTERS["step"].pictures["performance"].draw(rows, {})
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "learned mean", "bayes limit", "the paper's figure"
     ]  # fmt: skip
-    assert len(FIGURES["step"]["reconstructions"](rows, step_curves(["learned mean"])).axes) == 2
+    assert len(CHAPTERS["step"].pictures["reconstructions"].draw(rows, step_curves(["learned mean"])).axes) == 2
     limit = [line for line in rows if line["method"] == "bayes limit"]
-    assert len(FIGURES["step"]["performance"](limit, {}).axes) == 1  # it has no likelihood
+    assert len(CHAPTERS["step"].pictures["performance"].draw(limit, {}).axes) == 1  # it has no likelihood
 
 
 def test_performance_draws_the_rows_and_the_papers_figures():
-    figure = FIGURES["mnist"]["performance"](mnist_rows(), {})
+    figure = CHAPTERS["mnist"].pictures["performance"].draw(mnist_rows(), {})
     for axes in figure.axes:
         assert axes.get_xscale() == "log"
         for k, method in enumerate(METHODS):
-            lines = [line for line in axes.lines if line.get_color() == COLOURS[method]]
+            lines = [line for line in axes.lines if line.get_color() == KNOWN[method].colour]
             paper, ours = (next(line for line in lines if line.get_linestyle() == style) for style in ("--", "-"))
             assert list(ours.get_xdata()) == [3, 50, 300]
             assert list(ours.get_ydata()) == [0.1 + k / 100] * 3
@@ -325,7 +328,7 @@ def test_performance_draws_the_rows_and_the_papers_figures():
 
 def test_completed_digits_stand_between_context_and_truth():
     curves = mnist_curves()
-    figure = FIGURES["mnist"]["reconstructions"]([], curves)
+    figure = CHAPTERS["mnist"].pictures["reconstructions"].draw([], curves)
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["context", *METHODS, "truth"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["ñ = 3", "ñ = 50", "ñ = 300"] * 3
@@ -339,17 +342,17 @@ def test_completed_digits_stand_between_context_and_truth():
 
 
 def test_residuals_say_what_the_interval_covers():
-    figure = FIGURES["icu"]["residuals"](icu_rows(), icu_curves())
+    figure = CHAPTERS["icu"].pictures["residuals"].draw(icu_rows(), icu_curves())
     assert [axes.get_title() for axes in figure.axes] == [*VARIABLES, ""]
     for axes in figure.axes[:-1]:
         assert "covers 94.3%" in axes.texts[0].get_text()
         assert len([line for line in axes.lines if line.get_color() in map(colour_of, METHODS)]) == 4
-    assert not FIGURES["icu"]["residuals"]([], icu_curves()).axes[0].texts
+    assert not CHAPTERS["icu"].pictures["residuals"].draw([], icu_curves()).axes[0].texts
 
 
 def test_the_two_days_of_a_patient():
     curves = icu_curves()
-    figure = FIGURES["icu"]["patients"]([], curves)
+    figure = CHAPTERS["icu"].pictures["patients"].draw([], curves)
     assert len(figure.axes) == 15
     first, second = figure.axes[0].lines[-2:]
     x = curves["GCS example 0 x"]
@@ -361,7 +364,10 @@ def test_the_two_days_of_a_patient():
 def test_methods_have_colours_of_their_own():
     assert len({colour_of(method) for method in (*METHODS, "mean fit on target", "neural network")}) == 6
     assert colour_of("learned mean refitted") == colour_of("learned mean")
-    assert set(REFERENCES) <= set(COLOURS)
+    assert set(references()) == {"bayes limit", "linear limit", "last value", "context mean"}
+    assert colour_of("no such method") == colour_of("last value")  # grey
+    priors = [one.colour for one in KNOWN.values() if one.rung]
+    assert len(set(priors)) == len(priors)
 
 
 # --- the page
@@ -400,7 +406,7 @@ def page(tmp_path, *found, figures=None):
         folder.mkdir()
         (folder / "results.json").write_text(json.dumps(content))
         if figures:
-            draw_figures(content["experiment"], *figures, folder)
+            draw_figures(CHAPTERS[content["experiment"]], *figures, folder)
         folders.append(folder)
     write_page(folders, tmp_path / "page.html")
     return Checked((tmp_path / "page.html").read_text(encoding="utf-8"))
@@ -423,14 +429,14 @@ def test_the_page_stands_alone(step_page):
 
 
 def test_every_figure_is_on_the_page(step_page):
-    assert len(step_page.images) == len(FIGURES["step"])
+    assert len(step_page.images) == len(CHAPTERS["step"].pictures)
     assert all(image["alt"] for image in step_page.images)
     assert "Error and likelihood against" in step_page.images[0]["alt"]
 
 
 def test_the_page_says_what_was_found(step_page):
     text = step_page.text
-    assert DESCRIPTIONS["step"] in text
+    assert CHAPTERS["step"].description in text
     took, memory = sum(STEP["seconds"].values()), STEP["peak_memory_mb"]
     assert f"The full experiment, seed 0, optimizer lbfgs, {took:.0f} seconds, {memory:.0f} MB of memory." in text
     assert "2 of 3 claims hold" in text
@@ -467,8 +473,8 @@ def test_several_experiments_have_contents(tmp_path):
     found = page(tmp_path, results("step", [row()], claims), results("step", [row()]), results("theory"))
     assert [link for link in found.links if link.startswith("#")] == [f"#experiment-{k}" for k in (1, 2, 3)]
     assert {f"experiment-{k}" for k in (1, 2, 3)} == {a["id"] for _, a in found.tags if "id" in a}
-    assert f"{TITLES['step']}: 1 of 2 claims hold" in found.text
-    assert f"{TITLES['step']}: no claims judged" in found.text
+    assert f"{CHAPTERS['step'].title}: 1 of 2 claims hold" in found.text
+    assert f"{CHAPTERS['step'].title}: no claims judged" in found.text
     assert "A quick, small version, seed 7, 4 seconds, 1,234 MB of memory." in found.text
 
 
@@ -493,10 +499,21 @@ def test_a_folder_without_results(tmp_path):
 
 
 def test_words_for_every_experiment_and_figure():
-    assert set(TITLES) == set(DESCRIPTIONS) == set(FIGURES)
-    of_models = {("model", name) for name in ("prior", "kernel", "eigenfunctions", "learning", "held-out")}
-    assert set(CAPTIONS) == of_models | {(experiment, name) for experiment in FIGURES for name in FIGURES[experiment]}
-    assert not any(re.search(r"\s{2,}", text) for text in (*DESCRIPTIONS.values(), *CAPTIONS.values()))
+    assert set(CHAPTERS) == set(EXPERIMENTS)
+    for chapter in (*CHAPTERS.values(), COMPARISON):
+        said = [chapter.title, chapter.description, *(picture.caption for picture in chapter.pictures.values())]
+        assert all(said)
+        assert not any(re.search(r"\s{2,}", text) for text in said)
+
+
+def test_a_comparison_shows_every_table(tmp_path):
+    rows = [row(mean=0.5), row("b", mean=0.6), row(metric="crps"), row("b", metric="crps")]
+    (tmp_path / "results.json").write_text(json.dumps(results("compare", rows, verdict="Use a.")))
+    write_comparison(tmp_path, tmp_path / "report.html")
+    found = Checked((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert found.text.index("Use a.") < found.text.index("Mean squared error") < found.text.index("Continuous ranked")
+    assert "The experiments of the paper" not in found.text
+    assert [summary for summary, _ in found.tags].count("details") == 3  # seconds, settings, versions
 
 
 # --- tables by what is varied

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from metaprior.experiments import Options, run_experiment, sinusoid, step
+from metaprior.paper import Options, run_experiment
+from metaprior.paper.experiments import sinusoid, step
 
 SETTINGS = ("1", "5", "20")
 

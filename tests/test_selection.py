@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
-from metaprior.baselines import GPPerTask
+from metaprior.methods import METHODS, GPPerTask, make_method
 from metaprior.scoring import evaluate, score
-from metaprior.selection import COMPARED, METHODS, Auto, compare, make_method, portrait
+from metaprior.selection import Auto, compare, portrait
 from metaprior.selection.compare import CHOSEN
 from metaprior.selection.trying import scores_by_setting, try_on
 from metaprior.splits import Until, default_sizes, k_folds, random_sizes
@@ -86,8 +86,7 @@ def test_the_choice_is_a_method_too_and_is_told_how_it_will_be_asked():
     assert isinstance(found, Auto)
     assert found.contexts is contexts
     assert found.seed == 3
-    assert "auto" not in COMPARED  # it takes minutes: only where it is asked for
-    assert set(COMPARED) < set(METHODS)
+    assert not METHODS["auto"].compared  # it takes minutes: only where it is asked for
 
 
 def test_contexts_by_time_and_by_number():

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from metaprior import MetapriorError, Tasks
-from metaprior.baselines import FPCA, GPPerTask
-from metaprior.methods import HyperPosterior, Mixture, Warped
+from metaprior.methods import FPCA, GPPerTask, HyperPosterior, Mixture, Warped
 
 METHODS = {
     "mixture": Mixture,

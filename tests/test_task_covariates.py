@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from metaprior import DataError, LearnedPrior, MetaGP, MetapriorWarning, OptionError, Tasks, load
 from metaprior.cli import app
-from metaprior.methods import HyperPosterior, Warped
-from metaprior.selection import Auto, make_method, portrait
+from metaprior.methods import HyperPosterior, Warped, make_method
+from metaprior.selection import Auto, portrait
 from metaprior.tasks import Covariate
 
 SLOPES = {"plain": 1.0, "rich": 3.0, "none": -1.0}

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaprior import Prior, Tasks, condition
-from metaprior.experiments import Options, run_experiment
-from metaprior.experiments.theory import PARTS
-from metaprior.experiments.theory.components import BASES, identity_gap
-from metaprior.experiments.theory.counter_example import KERNELS, draw_points, posterior, truth
-from metaprior.experiments.theory.parameterisations import adapted, averaged, permuted, rescaled
+from metaprior.paper import CHAPTERS, Options, run_experiment, write_page
+from metaprior.paper.experiments.theory import PARTS
+from metaprior.paper.experiments.theory.components import BASES, identity_gap
+from metaprior.paper.experiments.theory.counter_example import KERNELS, draw_points, posterior, truth
+from metaprior.paper.experiments.theory.parameterisations import adapted, averaged, permuted, rescaled
 from metaprior.priors import FixedMean, Network
-from metaprior.report import write_page
-from metaprior.report.figures import draw_figures
+from metaprior.report import draw_figures
 
 
 @given(
@@ -106,7 +105,7 @@ def test_a_part_can_be_run_alone():
 
 def test_its_figures_and_page(quick, tmp_path):
     quick.write(tmp_path)
-    names = {path.stem for path in draw_figures("theory", quick.rows, quick.curves, tmp_path)}
+    names = {path.stem for path in draw_figures(CHAPTERS["theory"], quick.rows, quick.curves, tmp_path)}
     assert names == {"overfitting", "counter-example", "parameterisations", "components"}
     write_page([tmp_path], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

@@ -1,6 +1,5 @@
 """Learn a Gaussian-process prior from many small related tasks; predict a new one from a few points."""
 
-from metaprior.baselines import FPCA, MAML
 from metaprior.errors import (
     DataError,
     MetapriorError,
@@ -12,8 +11,8 @@ from metaprior.errors import (
     UnknownNameError,
 )
 from metaprior.inference import Conditional, Evidence, Method, Posterior, condition, evidence
-from metaprior.learning import Training, meta_train
-from metaprior.methods import Combination, HyperPosterior, LearnedPrior, Mixture, Warped
+from metaprior.learning import Training, TrainingSpec, meta_train
+from metaprior.methods import FPCA, MAML, Combination, HyperPosterior, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
 from metaprior.priors import (
     CONFIGURATIONS,
@@ -24,6 +23,7 @@ from metaprior.priors import (
     HyperPrior,
     LearnedNoise,
     Prior,
+    PriorSpec,
     make_prior,
 )
 from metaprior.scoring import Scores, Summary, paired_difference, score
@@ -61,12 +61,14 @@ __all__ = [
     "OutputError",
     "Posterior",
     "Prior",
+    "PriorSpec",
     "Scaler",
     "Scores",
     "Summary",
     "Task",
     "Tasks",
     "Training",
+    "TrainingSpec",
     "UnknownNameError",
     "Warped",
     "condition",

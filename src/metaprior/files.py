@@ -30,9 +30,9 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class State:
-    """What a method has learned: its kind, its structure (as JSON has it), and its numbers."""
+    """What a method has learned: the name its class is saved as, its structure (as JSON has it), and its numbers."""
 
-    kind: str
+    saved_as: str
     structure: dict[str, Any]
     tensors: dict[str, Tensor]
     about: dict[str, Any] = field(default_factory=dict)  # what it was learned from, its scores
@@ -52,15 +52,16 @@ class State:
     def with_parts(self, parts: Mapping[str, State]) -> State:
         """The same with what other methods have learned, each under a name: `method(name)` makes it again."""
         held = {
-            name: {"kind": part.kind, "structure": part.structure, "about": part.about} for name, part in parts.items()
+            name: {"kind": part.saved_as, "structure": part.structure, "about": part.about}
+            for name, part in parts.items()
         }
         tensors = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.tensors.items()}
-        return State(self.kind, self.structure | {"parts": held}, self.tensors | tensors, self.about)
+        return State(self.saved_as, self.structure | {"parts": held}, self.tensors | tensors, self.about)
 
     def method(self, name: str) -> Any:
-        """One of the methods it holds, from the closed list of kinds."""
+        """One of the methods it holds, from the closed list of them."""
         held = dict(self.structure["parts"])[name]
-        return _kind(str(held["kind"])).from_state(
+        return _class_of(str(held["kind"])).from_state(
             State(held["kind"], dict(held["structure"]), self.part(f"{name}/"), dict(held["about"]))
         )
 
@@ -70,7 +71,7 @@ def write_state(path: Path, state: State) -> None:
     versions = {"metaprior": version("metaprior"), "torch": version("torch")}
     header = {
         "format": FORMAT,
-        "kind": state.kind,
+        "kind": state.saved_as,
         "structure": state.structure,
         "about": state.about | {"versions": versions},
     }
@@ -121,10 +122,11 @@ def _header(path: Path, text: str) -> dict[str, Any]:
         number, _, _, _ = int(header["format"]), str(header["kind"]), dict(header["structure"]), dict(header["about"])
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path} has a header that cannot be read. Fit the model again.") from None
-    if number > FORMAT:
-        raise DataError(f"{path} has format {number}; this version reads up to {FORMAT}. Install a newer metaprior.")
-    if number < FORMAT:
-        raise DataError(f"{path} has format {number}, of an earlier version; this one reads {FORMAT}. Fit it again.")
+    if number != FORMAT:
+        wrote = header["about"].get("versions", {}).get("metaprior")
+        by = f"metaprior {wrote}" if wrote else "a version that it does not name"
+        do = "install a newer metaprior" if number > FORMAT else "fit the model again, or install that version"
+        raise DataError(f"{path} was written by {by}, in format {number}; this version reads format {FORMAT}: {do}.")
     found: dict[str, Any] = header
     return found
 
@@ -138,32 +140,30 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-_KINDS: dict[str, type[Saved]] = {}
-"""What a file may hold: the classes of this package that say what kind they are."""
+_SAVED: dict[str, type[Saved]] = {}
+"""What a file may hold: the classes of this package that say what they are saved as."""
 
 
-def _kind(name: str) -> type[Saved]:
-    if name not in _KINDS:
-        raise DataError(f"it holds a {name!r}, which is no model that this version knows.")
-    return _KINDS[name]
+def _class_of(name: str) -> type[Saved]:
+    if name not in _SAVED:
+        raise DataError(f"the file holds a {name!r}, which is no model that this version knows.")
+    return _SAVED[name]
 
 
 def load_method(path: str | Path) -> Any:
-    """The method that a model file holds, whatever its kind."""
+    """The method that a model file holds, whatever it is."""
     state = read_state(Path(path))
-    if state.kind not in _KINDS:
-        raise DataError(f"{path} holds a {state.kind!r}, which is no model that this version knows.")
-    return _KINDS[state.kind].restored(state, path)
+    return _class_of(state.saved_as).restored(state, path)
 
 
 class Saved(ABC):
     """A method that can be kept in a file. `trained_on_` and `scores_`, where it has them, go with it."""
 
-    kind: ClassVar[str]
+    saved_as: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        if "kind" in vars(cls):
-            _KINDS[cls.kind] = cls
+        if "saved_as" in vars(cls):
+            _SAVED[cls.saved_as] = cls
 
     trained_on_: TrainedOn
     scores_: dict[str, Any]
@@ -186,14 +186,14 @@ class Saved(ABC):
             about["trained_on"] = self.trained_on_.as_json()
             tensors["trained_on.hashes"] = self.trained_on_.hashes
         about["scores"] = getattr(self, "scores_", {})
-        write_state(Path(path), State(self.kind, state.structure, tensors, about))
+        write_state(Path(path), State(self.saved_as, state.structure, tensors, about))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read it back from a file of its kind."""
+        """Read it back from a file of its own."""
         state = read_state(Path(path))
-        if state.kind != cls.kind:
-            raise DataError(f"{path} holds a model of kind {state.kind!r}, not {cls.kind!r}: use metaprior.load(path).")
+        if state.saved_as != cls.saved_as:
+            raise DataError(f"{path} holds a {state.saved_as!r}, not a {cls.saved_as!r}: use metaprior.load(path).")
         return cls.restored(state, path)
 
     @classmethod
@@ -207,8 +207,6 @@ class Saved(ABC):
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             if isinstance(error, MetapriorError):
                 raise
-            raise DataError(
-                f"{path} does not describe a model of kind {state.kind!r} ({error}). Fit it again."
-            ) from None
+            raise DataError(f"{path} does not describe a {state.saved_as!r} ({error}). Fit it again.") from None
         found.scores_ = dict(state.about.get("scores", {}))
         return found

@@ -21,6 +21,7 @@ from metaprior.frames import Wanted, predict_table
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior
 from metaprior.learning import Training
 from metaprior.methods import LearnedPrior
+from metaprior.options import states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
@@ -41,9 +42,10 @@ class MetaGP(KeptMethod):
     After `fit`, `method_` is what was learned; where it is one prior, `prior_`, `scaler_` and `training_` are its own.
     """
 
-    kind = "metagp"
+    saved_as = "metagp"
     method_: Any
 
+    @states(Auto, LearnedPrior)
     def __init__(
         self,
         mean: str | Mean | Callable[[Tensor], Tensor] | None = None,
@@ -207,13 +209,13 @@ class MetaGP(KeptMethod):
         """A model of the same structure that has learned nothing yet."""
         inner = self._single()
         if not isinstance(inner, LearnedPrior):
-            raise DataError(f"the model is a {inner.kind}; learning can go on from a prior (mean and kernel) only.")
+            raise DataError(f"the model is a {inner.saved_as}; learning can go on from a prior (mean and kernel) only.")
         return MetaGP(**(inner.structure() | options))
 
     def state(self) -> State:
         """What was learned, for a file."""
         self._check_fitted()
-        return State(self.kind, {}, {}).with_parts({"method": self.method_.state()})
+        return State(self.saved_as, {}, {}).with_parts({"method": self.method_.state()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -268,7 +270,7 @@ def _said(method: Any) -> str:
     if hasattr(method, "prior_"):
         return "a Student-t process"
     return {"warped": "a prior of warped targets", "combination": "a mixture of several priors"}.get(
-        method.kind, f"a {method.kind}"
+        method.saved_as, f"a {method.saved_as}"
     )
 
 

@@ -6,17 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 
 class Advance(Protocol):
     """Call it once per unit of work, or with the amount done, and a short note on how things stand."""
@@ -27,16 +16,21 @@ class Advance(Protocol):
 @contextmanager
 def progress_bar(label: str, total: int | None, *, show: bool = True, in_bytes: bool = False) -> Iterator[Advance]:
     """A bar of `total` units (None: not known) on standard error; the caller gets a function that moves it on."""
-    console = Console(stderr=True)
+    if not show:
+        yield lambda note="", amount=1: None
+        return
+    from rich import console, progress  # a tenth of what importing the package takes, for those who look at a bar
+
+    screen = console.Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn() if in_bytes else MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as bar:
+    with progress.Progress(*columns, console=screen, disable=not screen.is_terminal) as bar:
         unit = bar.add_task(label, total=total, note="")
 
         def advance(note: str = "", amount: int = 1) -> None:

@@ -25,7 +25,7 @@ def child_seed(seed: SupportsIndex, *path: SupportsIndex) -> int:
     numbers = [len(path), _checked(seed), *map(_checked, path)]
     # two words each: numpy takes a number for as many words as it needs, and 2³² would be 0 followed by 1
     words = [word for number in numbers for word in (number % 2**32, number >> 32)]
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 1
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 2  # twice it is a seed as well
 
 
 def _checked(seed: SupportsIndex) -> int:

@@ -18,12 +18,12 @@ from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.show import show_model
 from metaprior.errors import OptionError
-from metaprior.experiments import EXPERIMENTS, Options
 from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
+from metaprior.methods import named_methods
 from metaprior.model import MetaGP
+from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
-from metaprior.selection import COMPARED, METHODS
 from metaprior.tasks import Tasks
 
 app = typer.Typer(
@@ -229,8 +229,8 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help=f"Separated by commas; default {', '.join(COMPARED)}. There are also "
-            f"{', '.join(name for name in METHODS if name not in COMPARED)}."
+            help=f"Separated by commas; default {', '.join(named_methods(lambda one: one.compared))}. There are also "
+            f"{', '.join(named_methods(lambda one: one.make is not None and not one.compared))}."
         ),
     ] = None,
     folds: Annotated[int, typer.Option(help="Parts of the tasks for cross-validation.")] = 5,

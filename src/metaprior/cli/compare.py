@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from metaprior.cli.common import Screen
-from metaprior.experiments import Results
+from metaprior.methods import make_method
 from metaprior.model import MetaGP
 from metaprior.output import check_file, prepare_folder, write_whole
-from metaprior.report import draw_figures, markdown_tables, terminal_tables, write_page
-from metaprior.selection import compare, described_scores, make_method
+from metaprior.report import COMPARISON, Results, draw_figures, markdown_tables, terminal_tables, write_comparison
+from metaprior.selection import compare, described_scores
 from metaprior.splits import Contexts
 from metaprior.tasks import Tasks
 
@@ -41,8 +41,8 @@ def compare_methods(
     results.close()
     results.write(folder)
     write_whole(folder / "table.md", lambda path: path.write_text(markdown_tables(results.rows)))
-    draw_figures("compare", results.rows, results.curves, folder)
-    write_page([folder], folder / "report.html")
+    draw_figures(COMPARISON, results.rows, results.curves, folder)
+    write_comparison(folder, folder / "report.html")
     for table in terminal_tables(results.rows):
         screen.show(table)
     for name, why in found.skipped.items():

@@ -7,9 +7,17 @@ from pathlib import Path
 from rich.console import Console
 
 from metaprior.errors import OptionError
-from metaprior.experiments import EXPERIMENTS, Options, Results, check_experiment, run_experiment
 from metaprior.output import prepare_folder, write_whole
-from metaprior.report import draw_figures, markdown_tables, terminal_claims, terminal_tables, write_page
+from metaprior.paper import (
+    CHAPTERS,
+    EXPERIMENTS,
+    Options,
+    check_experiment,
+    run_experiment,
+    terminal_claims,
+    write_page,
+)
+from metaprior.report import Results, draw_figures, markdown_tables, terminal_tables
 
 
 def reproduce_experiment(name: str, options: Options, folder: Path, add: bool = False) -> None:
@@ -21,7 +29,7 @@ def reproduce_experiment(name: str, options: Options, folder: Path, add: bool = 
     results.write(folder)
     text = markdown_tables(results.rows)
     write_whole(folder / "table.md", lambda path: path.write_text(text))
-    figures = draw_figures(name, results.rows, results.curves, folder)
+    figures = draw_figures(CHAPTERS[name], results.rows, results.curves, folder)
     write_page([folder], folder / "report.html")
     _show(results, folder, [path.name for path in figures])
 

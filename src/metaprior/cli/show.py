@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from metaprior.baselines import FPCA
 from metaprior.cli.common import Screen, described, figure_text, shown_range
-from metaprior.methods import LearnedPrior, Mixture
+from metaprior.methods import FPCA, LearnedPrior, Mixture
 from metaprior.model import load
 from metaprior.output import prepare_folder, write_whole
 from metaprior.report import model_figures, write_model_page
@@ -23,7 +22,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
     gp = load(path)
     method, trained_on = gp.method_, gp.trained_on_
     facts: dict[str, Any] = {
-        "kind": method.kind,
+        "kind": method.saved_as,
         "structure": _structure(method),
         "task columns": ", ".join(map(str, trained_on.columns.task)),
         "input columns": ", ".join(
@@ -71,9 +70,9 @@ def _structure(method: Any) -> str:
             f"{' + '.join(shares)}, chosen because {method.why_} 90% intervals: {before:.0%}, recalibrated {after:.0%}"
         )
     if isinstance(method, LearnedPrior):
-        return f"mean {method.mean}, kernel {method.kernel}, hidden layers {list(method.hidden)}"
+        return f"mean {method.spec.mean}, kernel {method.spec.kernel}, hidden layers {list(method.spec.hidden)}"
     if isinstance(method, Mixture):
         return f"{len(method.models_)} kinds of tasks, {method.basis_.size} basis functions"
     if isinstance(method, FPCA):
         return f"{method.basis_.size} basis functions, {method.rank_} components"
-    return str(method.kind)
+    return str(method.saved_as)

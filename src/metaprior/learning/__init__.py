@@ -2,9 +2,10 @@
 
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
-from metaprior.learning.meta_train import Check, OptimizerName, Training, meta_train, train
+from metaprior.learning.meta_train import Check, Training, meta_train, train
 from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
 from metaprior.learning.objective import OBJECTIVES, WEIGHTINGS, HeldOut, Objective, Weighting, evidence_loss
+from metaprior.learning.spec import OptimizerName, TrainingSpec
 from metaprior.learning.updates import LBFGS, RATES, Stochastic, make_updates
 
 OPTIMIZERS = tuple(RATES)
@@ -28,6 +29,7 @@ __all__ = [
     "Stochastic",
     "TaskDesigns",
     "Training",
+    "TrainingSpec",
     "Weighting",
     "evidence_loss",
     "evidence_of",

@@ -15,7 +15,7 @@ from metaprior.errors import DataError
 from metaprior.files import State, read_state, write_state
 from metaprior.tasks import Tasks
 
-KIND = "checkpoint"
+SAVED_AS = "checkpoint"
 EVERY = 5.0
 """Seconds between two writings of a checkpoint, at least."""
 
@@ -34,7 +34,7 @@ class Checkpoint:
         """Keep some values: numbers, text, tensors, and lists and dicts of them."""
         tensors: dict[str, Tensor] = {}
         structure = {"fingerprint": self.fingerprint, "values": _taken_apart(dict(values), tensors)}
-        write_state(self.path, State(KIND, structure, tensors))
+        write_state(self.path, State(SAVED_AS, structure, tensors))
         self.written = time.perf_counter()
 
     def read(self) -> dict[str, Any] | None:
@@ -42,7 +42,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         state = read_state(self.path)
-        if state.kind != KIND:
+        if state.saved_as != SAVED_AS:
             raise DataError(f"{self.path} is a model, not a checkpoint: choose another file for it.")
         if state.structure.get("fingerprint") != self.fingerprint:
             raise DataError(
@@ -83,11 +83,11 @@ def _taken_apart(value: Any, tensors: dict[str, Tensor]) -> Any:
 def _put_together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
-    ((kind, content),) = value.items()
-    if kind == "tensor":
+    ((what, content),) = value.items()
+    if what == "tensor":
         return torch.clone(tensors[content])
-    if kind == "pairs":
+    if what == "pairs":
         return {_put_together(k, tensors): _put_together(v, tensors) for k, v in content}
-    if kind == "list":
+    if what == "list":
         return [_put_together(part, tensors) for part in content]
     return float.fromhex(content)

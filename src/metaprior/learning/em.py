@@ -67,9 +67,8 @@ class Block:
 
     @staticmethod
     def padded(basis: Basis, batch: Padded) -> Block:
-        B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
-        ones = torch.ones(len(B), dtype=torch.float64)
-        return Block(ones, batch.mask.sum(1).double(), B.mT @ B, B.mT @ batch.y, None)
+        gram, projected = designed(basis, batch)
+        return Block(torch.ones(len(gram), dtype=torch.float64), batch.mask.sum(1).double(), gram, projected, None)
 
     @staticmethod
     def together(singles: Sequence[Block]) -> Block:
@@ -77,6 +76,18 @@ class Block:
         parts = [(one.count, one.points, one.gram, one.projected) for one in singles]
         count, points, gram, projected = (torch.cat(part) for part in zip(*parts, strict=True))
         return Block(count, points, gram, projected, None)
+
+    def spread(self, Gb: Float[Tensor, "k q p"]) -> Float[Tensor, "k q q"]:
+        """`Σ (h − Gβ)(h − Gβ)ᵀ` over the tasks and outputs of each design, where tasks share them."""
+        assert self.products is not None
+        crossed = self.projected @ Gb.mT
+        return self.products - crossed - crossed.mT + self.count[:, None, None] * (Gb @ Gb.mT)
+
+
+def designed(basis: Basis, batch: Padded) -> tuple[Float[Tensor, "b q q"], Float[Tensor, "b q p"]]:
+    """`G = BᵀB` and `h = Bᵀy` of each task of a batch."""
+    B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
+    return B.mT @ B, B.mT @ batch.y
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +135,18 @@ class MixedEffects(NamedTuple):
     mean: Float[Tensor, "q p"]
     loadings: Float[Tensor, "q r"]
     noise: float
+
+    def factor(self, gram: Float[Tensor, "k q q"]) -> Float[Tensor, "k r r"]:
+        """L with `L Lᵀ = σ²I + WᵀGW`: σ² times the precision of the scores z, given the points of a design."""
+        W = self.loadings
+        eye = torch.eye(W.shape[1], dtype=W.dtype)
+        L, info = torch.linalg.cholesky_ex(self.noise * eye + (gram @ W).mT @ W)  # two products, none for each task
+        if bool(info.any()):
+            raise NumericalError(
+                "the scores' covariance is not positive definite: use fewer components, a higher floor."
+            )
+        found: Tensor = L
+        return found
 
     def prior(self, basis: Basis) -> Prior:
         """The same as a Gaussian-process prior: `m(x) = b(x)ᵀβ`, `k(x, x') = b(x)ᵀ W Wᵀ b(x')`."""
@@ -196,20 +219,15 @@ def _total(designs: Designs, model: MixedEffects, expected: Sequence[_Expected])
 def _expect(block: Block, model: MixedEffects) -> _Expected:
     beta, W, noise = model
     (r, p), count, G = (W.shape[1], beta.shape[1]), block.count[:, None, None], block.gram
-    eye, Gb = torch.eye(r, dtype=W.dtype), block.gram @ beta
+    eye, Gb, L = torch.eye(r, dtype=W.dtype), G @ beta, model.factor(G)
     residual = block.projected - count * Gb  # Σ (h − Gβ)
-    L, info = torch.linalg.cholesky_ex(noise * eye + (G @ W).mT @ W)  # two large products, none for each task
-    if bool(info.any()):
-        raise NumericalError("the scores' covariance is not positive definite: use fewer components or a higher floor.")
     z = torch.cholesky_solve(W.mT @ residual, L)
     if block.products is None:
         once = z / count
         explained, outer = float((once * (W.mT @ residual)).sum()), once @ z.mT
         hz = torch.einsum("kqp,krp->qr", block.projected, once)
     else:
-        crossed = block.projected @ Gb.mT
-        RR = block.products - crossed - crossed.mT + count * (Gb @ Gb.mT)  # Σ (h − Gβ)(h − Gβ)ᵀ
-        through = torch.cholesky_solve(W.mT @ RR, L)
+        through = torch.cholesky_solve(W.mT @ block.spread(Gb), L)
         explained, outer = float((through * W.mT).sum()), torch.cholesky_solve((through @ W).mT, L)
         hz = (through.mT + Gb @ z.mT).sum(0)
     zz = outer + count * p * noise * torch.cholesky_solve(eye.expand_as(L), L)
@@ -317,9 +335,7 @@ def _rough(designs: Designs, rank: int, floor: float) -> MixedEffects:
             estimate = torch.cholesky_solve(block.projected - count * Gb, L)
             covariance += torch.einsum("kqp,ksp->qs", estimate, estimate / count)
         else:
-            crossed = block.projected @ Gb.mT
-            RR = block.products - crossed - crossed.mT + block.count[:, None, None] * (Gb @ Gb.mT)
-            covariance += torch.cholesky_solve(torch.cholesky_solve(RR, L).mT, L).sum(0)
+            covariance += torch.cholesky_solve(torch.cholesky_solve(block.spread(Gb), L).mT, L).sum(0)
     values, vectors = torch.linalg.eigh(covariance / (designs.tasks * p))
     values, vectors = values.flip(0)[:rank], vectors.flip(1)[:, :rank]
     variance = max((designs.squares - float((beta * designs.projected).sum())) / designs.values, floor)

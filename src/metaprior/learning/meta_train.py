@@ -6,35 +6,23 @@ import copy
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import nn
 
-from metaprior.errors import DataError, NumericalError, OptionError, UnknownNameError
+from metaprior.errors import DataError, NumericalError
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
-from metaprior.learning.objective import (
-    OBJECTIVES,
-    HeldOut,
-    Loss,
-    Objective,
-    Weighting,
-    evidence_loss,
-    predictive_loss,
-    with_hyper_prior,
-)
+from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
+from metaprior.learning.spec import TrainingSpec
 from metaprior.learning.threads import threads_for
-from metaprior.learning.updates import RATES, Updates, make_updates
+from metaprior.learning.updates import Updates, make_updates
+from metaprior.options import divided, states
 from metaprior.priors import HyperPrior, Prior
 from metaprior.progress import progress_bar
 from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
-
-OptimizerName = Literal["algorithm1", "adam", "lbfgs"]
-
-EPOCHS = {"algorithm1": 100, "adam": 2000, "lbfgs": 3000}
-"""Each optimizer with the most epochs it takes by default."""
 
 
 @dataclass(frozen=True)
@@ -66,89 +54,58 @@ class Training:
         return self.checks[-1].epoch
 
 
+@states(TrainingSpec)
 def meta_train(
     prior: Prior,
     tasks: Tasks,
+    how: TrainingSpec | None = None,
     *,
     seed: int,
-    optimizer: OptimizerName = "lbfgs",
-    learning_rate: float | None = None,
-    batch_size: int | None = None,
-    max_epochs: int | None = None,
-    held_out: float | Tasks | None = 0.1,
-    check_every: int | None = None,
-    patience: int = 5,
-    tolerance: float = 1e-6,
-    weighting: Weighting = "task",
-    objective: Objective = "evidence",
-    hyper_prior: HyperPrior | None = None,
     progress: bool | str = True,
     checkpoint: Path | None = None,
+    **options: Any,
 ) -> Training:
     """Learn the prior's parameters ψ in place, by the summed evidence of the meta-tasks.
 
-    optimizer: "algorithm1" (the paper's SGD, one update per meta-task), "adam" (all tasks at once, or random batches
-    of `batch_size`), or "lbfgs" (all tasks at once). held_out: a fraction of the tasks, other tasks, or None to judge
-    by the training tasks themselves. weighting: "task" is the paper's plain sum; "point" divides each task's loss by
-    its size first, so that long tasks do not outweigh short ones. objective: "evidence", or "predictive" (the density
-    of random targets given random contexts). hyper_prior: `p(ψ)`, with which ψ is learned by its posterior density
-    (MAP, eq:hyper-posterior); where no tasks are held out, it is judged by that too.
-
-    Convergence: every `check_every` epochs the evidence per value of the held-out tasks is taken; learning stops when
-    it has not risen by more than `tolerance` in `patience` checks, and the parameters of the best check are kept.
-
-    checkpoint: a file that the state of learning is kept in while it goes on. Where there is one, learning goes on
-    from it and ends as if it had never stopped; it is removed at the end.
+    how: a `TrainingSpec`; or its fields as options. checkpoint: a file that the state of learning is kept in while it
+    goes on. Where there is one, learning goes on from it and ends as if it had never stopped; it is removed at the end.
     """
-    if optimizer not in RATES:
-        raise UnknownNameError("optimizer", optimizer, RATES)
-    rate = RATES[optimizer] if learning_rate is None else learning_rate
-    full_batch = optimizer == "lbfgs" or (optimizer == "adam" and batch_size is None)
-    every = (20 if full_batch else 1) if check_every is None else check_every
-    most = EPOCHS[optimizer] if max_epochs is None else max_epochs
-    if rate <= 0 or every < 1 or most < 1 or patience < 1:
-        raise OptionError("learning_rate, check_every, max_epochs and patience must be above 0.")
-    training, judge = _hold_out(tasks, held_out, seed)
-    loss = _loss(prior, training, objective, weighting, full_batch, seed)
+    how = replace(how or TrainingSpec(), **divided(options, TrainingSpec, of="meta_train")[0])
+    how.check()
+    training, judge = _hold_out(tasks, how.held_out, seed)
+    loss, hyper_prior = _loss(prior, training, how, seed), how.believed(prior)
     if hyper_prior is not None:
         loss = with_hyper_prior(loss, hyper_prior, len(training))
-    own = loss if judge is training else _loss(prior, judge, objective, weighting, full_batch, seed + 1)
-    judged = HeldOut(prior, judge, weighting, loss=own)
+    own = loss if judge is training else _loss(prior, judge, how, seed + 1)
+    judged = HeldOut(prior, judge, how.weighting, loss=own)
     if not prior.learned_parameters():
         return _nothing_to_learn(judged)
-    updates = make_updates(optimizer, prior, training, loss, rate=rate, batch_size=batch_size, seed=seed)
-    label = progress if isinstance(progress, str) else "meta-learning"
+    updates = make_updates(how.optimizer, prior, training, loss, rate=how.rate, batch_size=how.batch_size, seed=seed)
     kept = None
     if checkpoint is not None:
-        start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
-        decides: tuple[object, ...] = (
-            start,
-            optimizer,
-            rate,
-            batch_size,
-            every,
-            most,
-            patience,
-            tolerance,
-            weighting,
-            seed,
-            objective,
-        )
-        if hyper_prior is not None:
-            decides += (tuple(part.cpu().numpy().tobytes() for part in hyper_prior.centres), hyper_prior.width)
+        decides = (_start(prior, hyper_prior), *how.decides(), seed)
         kept = Checkpoint(checkpoint, fingerprint_of([training, judge], *decides))
+    label = progress if isinstance(progress, str) else "meta-learning"
     return train(
         prior,
         updates,
         judged.evidence,
-        max_epochs=most,
-        check_every=every,
-        patience=patience,
-        tolerance=tolerance,
+        max_epochs=how.most,
+        check_every=how.every,
+        patience=how.patience,
+        tolerance=how.tolerance,
         held_out=judge.ids if judge is not training else (),
         progress=label if progress else False,
         checkpoint=kept,
     )
+
+
+def _start(prior: Prior, hyper_prior: HyperPrior | None) -> tuple[object, ...]:
+    """Where learning starts, and the law that holds it."""
+    start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
+    if hyper_prior is None:
+        return start
+    return (*start, *(part.cpu().numpy().tobytes() for part in hyper_prior.centres), hyper_prior.width)
 
 
 def train(
@@ -249,17 +206,8 @@ class _Run:
             self.without_rise += 1
 
 
-def _loss(prior: Prior, tasks: Tasks, objective: Objective, weighting: Weighting, full_batch: bool, seed: int) -> Loss:
-    if objective not in OBJECTIVES:
-        raise UnknownNameError("objective", objective, OBJECTIVES)
-    if objective == "evidence":
-        return evidence_loss(prior, weighting)
-    if not full_batch or weighting != "task":
-        raise OptionError(
-            "objective='predictive' takes all tasks at once, each as it is: use optimizer='lbfgs' or 'adam' without "
-            "batch_size, and weighting='task'."
-        )
-    return predictive_loss(prior, tasks, seed)
+def _loss(prior: Prior, tasks: Tasks, how: TrainingSpec, seed: int) -> Loss:
+    return evidence_loss(prior, how.weighting) if how.objective == "evidence" else predictive_loss(prior, tasks, seed)
 
 
 def _hold_out(tasks: Tasks, held_out: float | Tasks | None, seed: int) -> tuple[Tasks, Tasks]:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import NumericalError, numerical
 from metaprior.inference import LOG_2PI
-from metaprior.learning.em import Block, Designs, MixedEffects, fit_em, start_of
+from metaprior.learning.em import Block, Designs, MixedEffects, designed, fit_em, start_of
 from metaprior.priors import Basis
-from metaprior.seeds import generator_of
-from metaprior.tasks import Padded, Tasks, on_one_grid, padded
+from metaprior.tasks import Tasks, on_one_grid, padded
 
 ROUNDS = 15
 """Between an E-step over the kinds and the next."""
@@ -52,8 +53,10 @@ class TaskDesigns:
             return TaskDesigns(points, (B.mT @ B)[None], projected, y.square().sum((1, 2)))
         laid_out = padded(tasks)
         order = torch.cat([batch.tasks for batch in laid_out]).argsort()
-        parts = zip(*(_design(basis, batch) for batch in laid_out), strict=True)
-        return TaskDesigns(*(torch.cat(part)[order] for part in parts))
+        gram, projected = (
+            torch.cat(part)[order] for part in zip(*(designed(basis, one) for one in laid_out), strict=True)
+        )
+        return TaskDesigns(tasks.sizes.double(), gram, projected, tasks.summed(tasks.y.square().sum(1)))
 
     def weighted(self, weights: Float[Tensor, " m"]) -> Designs:
         """The same for the M-step, each task counting with its weight."""
@@ -73,8 +76,7 @@ class TaskDesigns:
         """The evidence of each task under a model."""
         beta, W, noise = model
         r, p = W.shape[1], beta.shape[1]
-        Gb = self.gram @ beta
-        L = torch.linalg.cholesky(noise * torch.eye(r, dtype=W.dtype) + (self.gram @ W).mT @ W)
+        Gb, L = self.gram @ beta, model.factor(self.gram)
         if len(self.gram) == 1:
             through = torch.linalg.solve_triangular(L[0], W.mT, upper=False)
             inner = ((self.projected - Gb).mT.reshape(-1, len(beta)) @ through.mT).reshape(-1, p, r).mT
@@ -85,6 +87,11 @@ class TaskDesigns:
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (self.points - r) * math.log(noise)
         found: Tensor = -0.5 * (quadratic + p * (logdet + self.points * LOG_2PI))
         return found
+
+    def scores(self, model: MixedEffects) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "g r r"]]:
+        """The mean of each task's scores z given its points, and L: their covariance is `σ² (L Lᵀ)⁻¹`."""
+        L = model.factor(self.gram)
+        return torch.cholesky_solve(model.loadings.mT @ (self.projected - self.gram @ model.mean), L), L
 
 
 class KindsFit(NamedTuple):
@@ -146,28 +153,14 @@ def _maximised(
     return fit_em(weighted, most, start=start, floor=floor, max_steps=INNER if start is not None else 10 * INNER).model
 
 
-def _design(basis: Basis, batch: Padded) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Points, Gram matrix, `h` and squares of each task of a batch."""
-    B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
-    return batch.mask.sum(1).double(), B.mT @ B, B.mT @ batch.y, batch.y.square().sum((1, 2))
-
-
 def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 30) -> Float[Tensor, "m c"]:
     """Responsibilities of 0 and 1 by Lloyd's algorithm, from centres that are far from each other (k-means++)."""
+    from scipy.cluster import vq  # a tenth of a second, for those who need it
+
     if not bool(points.isfinite().all()):
         raise NumericalError("the tasks' places among each other are not finite: values too large for their squares.")
-    generator = generator_of(seed)
-    centres = points[torch.randint(len(points), (1,), generator=generator)]
-    for _ in range(count - 1):
-        far = torch.cdist(points, centres).amin(1).square() + 1e-12
-        centres = torch.cat([centres, points[torch.multinomial(far, 1, generator=generator)]])
-    nearest = torch.cdist(points, centres).argmin(1)
-    for _ in range(rounds):
-        totals = torch.zeros_like(centres).index_add_(0, nearest, points)
-        sizes = torch.bincount(nearest, minlength=count)
-        centres = torch.where(sizes[:, None] > 0, totals / sizes.clamp(min=1)[:, None], centres)
-        again = torch.cdist(points, centres).argmin(1)
-        if torch.equal(again, nearest):
-            break
-        nearest = again
-    return torch.nn.functional.one_hot(nearest, count).double()
+    count = min(count, len(points.unique(dim=0)))
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # a centre that nobody is near stays alone
+        rng = np.random.default_rng(seed)
+        _, nearest = vq.kmeans2(points.numpy(), count, iter=rounds, minit="++", rng=rng)
+    return torch.nn.functional.one_hot(torch.from_numpy(nearest).long(), count).double()

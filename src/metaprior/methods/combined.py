@@ -16,7 +16,7 @@ from metaprior.tasks import Tasks, TrainedOn
 class Combination(KeptMethod):
     """`Σ w_k p_k(y)` over several methods; the weights are given, or equal."""
 
-    kind = "combination"
+    saved_as = "combination"
 
     def __init__(self, methods: Sequence[Method], weights: Sequence[float] | None = None) -> None:
         shares = torch.ones(len(methods)) if weights is None else torch.tensor(list(weights))
@@ -41,7 +41,7 @@ class Combination(KeptMethod):
     def state(self) -> State:
         """Its methods and their weights, for a file."""
         parts = {str(k): method.state() for k, method in enumerate(self.methods)}  # type: ignore[attr-defined]
-        return State(self.kind, {"weights": self.weights}, {}).with_parts(parts)
+        return State(self.saved_as, {"weights": self.weights}, {}).with_parts(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:

@@ -12,9 +12,12 @@ import torch
 from metaprior.errors import NotFittedError, OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, MixtureConditional
+from metaprior.learning import TrainingSpec
 from metaprior.methods.learned import LearnedPrior
+from metaprior.options import states
+from metaprior.priors import PriorSpec
 from metaprior.progress import progress_bar
-from metaprior.seeds import generator_of
+from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks, TrainedOn
 
 MEMBERS = 8
@@ -33,8 +36,9 @@ class HyperPosterior(KeptMethod):
     task's context chooses between the members, by its evidence under each. options: of `LearnedPrior`.
     """
 
-    kind = "hyper-posterior"
+    saved_as = "hyper-posterior"
 
+    @states(PriorSpec, TrainingSpec, leave_out=("anchored", "held_out", "learn"), defaults=FEW_TASKS)
     def __init__(
         self,
         mean: str = "deep",
@@ -42,21 +46,22 @@ class HyperPosterior(KeptMethod):
         *,
         members: int = MEMBERS,
         hyper_prior: float = 1.0,
+        scale: bool = True,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float64,
         seed: int = 0,
         progress: bool | str = False,
         **options: Any,
     ) -> None:
         if members < 1 or members != int(members):
             raise OptionError(f"{members} members: a hyper-posterior has one or more.")
-        known = set(inspect.signature(LearnedPrior).parameters) - {"anchored", "held_out", "learn"}
+        known = set(inspect.signature(HyperPosterior).parameters)
         wrong = ", ".join(name for name in options if name not in known)
         if wrong:
-            raise OptionError(
-                f"{wrong}: no option of a hyper-posterior's members. There are {', '.join(sorted(known))}."
-            )
+            raise OptionError(f"{wrong}: no option of a hyper-posterior. There are {', '.join(sorted(known))}.")
         self.members, self.seed, self.progress = members, seed, progress
         self.options: dict[str, Any] = {"mean": mean, "kernel": kernel, "hyper_prior": hyper_prior}
-        self.options |= FEW_TASKS | options
+        self.options |= {"scale": scale, "device": device, "dtype": dtype} | FEW_TASKS | options
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn every member."""
@@ -65,7 +70,7 @@ class HyperPosterior(KeptMethod):
         label = self.progress if isinstance(self.progress, str) else "hyper-posterior"
         with progress_bar(label, self.members, show=bool(self.progress)) as advance:
             for k in range(self.members):
-                self.members_.append(self._drawn(tasks, 1000 * self.seed + k, generator))
+                self.members_.append(self._drawn(tasks, child_seed(self.seed, k), generator))
                 advance(f"member {k + 1}")
         self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.members_[0].task_x_))
         return self
@@ -74,7 +79,7 @@ class HyperPosterior(KeptMethod):
         """One member."""
         options = self.options | {"anchored": True, "held_out": None, "seed": seed, "progress": False}
         first = LearnedPrior(**options).fit(tasks)
-        mean = LearnedPrior(**options, learn=("mean",)).fit(_perturbed(first, tasks, seed), start=first)
+        mean = LearnedPrior(**options, learn=("mean",)).fit(_perturbed(first, tasks, child_seed(seed, 0)), start=first)
         again = torch.randint(len(tasks), (len(tasks),), generator=generator)
         return LearnedPrior(**options, learn=("kernel", "noise")).fit(tasks.select(again), start=mean)
 
@@ -92,7 +97,7 @@ class HyperPosterior(KeptMethod):
         """Its members, for a file."""
         self._check_fitted()
         parts = {str(k): member.state() for k, member in enumerate(self.members_)}
-        return State(self.kind, {"members": len(self.members_)}, {}).with_parts(parts)
+        return State(self.saved_as, {"members": len(self.members_)}, {}).with_parts(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:

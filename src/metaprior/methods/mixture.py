@@ -66,7 +66,7 @@ class Mixture(KeptMethod):
     size: functions of the basis per input. held_out: a share of the tasks, or other tasks.
     """
 
-    kind = "mixture"
+    saved_as = "mixture"
     scaler_: Scaler
     basis_: Basis
 
@@ -88,8 +88,7 @@ class Mixture(KeptMethod):
     def fit(self, tasks: Tasks) -> Self:
         """Choose the number of kinds and the rank, then learn the kinds from all tasks."""
         self._check(tasks)
-        own, identity = Scaler.fit(tasks), Scaler.identity(tasks.d, tasks.p)
-        self.scaler_ = Scaler(identity.x_shift, identity.x_scale, own.y_shift, own.y_scale)
+        self.scaler_ = Scaler.of_targets(tasks)
         scaled = self.scaler_.scale(tasks)
         others = self.scaler_.scale(self.held_out) if isinstance(self.held_out, Tasks) else self.held_out
         training, judge = to_stop_by(scaled, others, self.seed)
@@ -192,7 +191,7 @@ class Mixture(KeptMethod):
         }
         tensors = {f"mean.{c}": model.mean for c, model in enumerate(self.models_)}
         tensors |= {f"loadings.{c}": model.loadings for c, model in enumerate(self.models_)}
-        return State(self.kind, structure, tensors | self.scaler_.as_tensors())
+        return State(self.saved_as, structure, tensors | self.scaler_.as_tensors())
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -245,10 +244,7 @@ class Mixture(KeptMethod):
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
         rank = min(16, self.basis_.size, len(tasks) - 1)
         model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
-        beta, W, noise = model
-        M = noise * torch.eye(rank, dtype=torch.float64) + (designs.gram @ W).mT @ W
-        scores = torch.linalg.solve(M, W.mT @ (designs.projected - designs.gram @ beta))
-        scale = W.norm(dim=0).repeat_interleave(tasks.p)
+        scores, scale = designs.scores(model)[0], model.loadings.norm(dim=0).repeat_interleave(tasks.p)
         places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import Self
 
 import torch
@@ -32,7 +31,7 @@ class Warped(KeptMethod):
     (values above 0) or "yeo-johnson" (any values).
     """
 
-    kind = "warped"
+    saved_as = "warped"
     warp_: Warp
 
     def __init__(self, method: Method, warp: str = "yeo-johnson", *, seed: int = 0) -> None:
@@ -47,25 +46,29 @@ class Warped(KeptMethod):
 
     def condition(self, context: Tasks) -> WarpedConditional:
         """The method with what is known, warped."""
-        if not hasattr(self, "warp_"):
-            raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
+        self._check_fitted()
         self.warp_.check(context)
         inner = self.method.condition(warped(context, self.warp_))
         return WarpedConditional(inner, self.warp_, context, summed_slopes(context, self.warp_))
 
     def state(self) -> State:
         """The warp and the method, for a file."""
+        self._check_fitted()
         tensors = {f"warp.{name}": value for name, value in self.warp_.state_dict().items()}
-        return State(self.kind, {"warp": self.warp_.kind}, tensors).with_parts({"method": self.method.state()})  # type: ignore[attr-defined]
+        return State(self.saved_as, {"warp": self.warp_.name}, tensors).with_parts({"method": self.method.state()})  # type: ignore[attr-defined]
 
     @classmethod
     def from_state(cls, state: State) -> Self:
         """The same again."""
-        kind = str(state.structure["warp"])
-        found = cls(state.method("method"), kind)
-        found.warp_ = make_warp(kind, state.tensor("warp.unit")[None]).requires_grad_(False)
+        warp = str(state.structure["warp"])
+        found = cls(state.method("method"), warp)
+        found.warp_ = make_warp(warp, state.tensor("warp.unit")[None]).requires_grad_(False)
         found.warp_.load_state_dict(state.part("warp."))
         return found
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "warp_"):
+            raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
 
 
 @torch.no_grad()
@@ -80,10 +83,9 @@ def summed_slopes(tasks: Tasks, warp: Warp) -> Float[Tensor, " m"]:
     return tasks.summed(warp.log_slope(tasks.y).sum(1))
 
 
-@lru_cache(maxsize=8)  # by identity of the tasks: several methods may learn from the same
-def learned_warp(kind: str, tasks: Tasks, seed: int = 0) -> Warp:
+def learned_warp(name: str, tasks: Tasks, seed: int = 0) -> Warp:
     """The warp under which a plain prior has the highest evidence of y itself."""
-    warp = make_warp(kind, tasks.y)
+    warp = make_warp(name, tasks.y)
     warp.check(tasks)
     if not list(warp.parameters()):
         return warp

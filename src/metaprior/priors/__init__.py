@@ -23,9 +23,10 @@ from metaprior.priors.kernels import (
     make_kernel,
 )
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean, mean_values
-from metaprior.priors.networks import ACTIVATIONS, Network, NetworkOptions
+from metaprior.priors.networks import ACTIVATIONS, MadeFor, Network, NetworkOptions
 from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
-from metaprior.priors.prior import CONFIGURATIONS, AtPoints, Prior, make_prior
+from metaprior.priors.prior import AtPoints, Prior
+from metaprior.priors.spec import CONFIGURATIONS, DTYPES, PriorSpec, make_prior
 from metaprior.priors.tails import Degrees
 from metaprior.priors.warps import WARPS, Warp, make_warp
 
@@ -33,6 +34,7 @@ __all__ = [
     "ACTIVATIONS",
     "BASES",
     "CONFIGURATIONS",
+    "DTYPES",
     "KERNELS",
     "MEANS",
     "WARPS",
@@ -53,10 +55,12 @@ __all__ = [
     "HyperPrior",
     "InnerProduct",
     "LearnedNoise",
+    "MadeFor",
     "Network",
     "NetworkOptions",
     "PolynomialBasis",
     "Prior",
+    "PriorSpec",
     "SplineBasis",
     "TensorBasis",
     "Warp",

@@ -162,41 +162,41 @@ class TensorBasis(Basis):
 def described_basis(found: dict[str, Any]) -> Basis:
     """The basis that was described so. It allocates nothing that grows with a number in the description."""
     options = dict(found)
-    kind = options.pop("kind")
-    if kind == "tensor":
+    name = options.pop("kind")
+    if name == "tensor":
         return TensorBasis(described_basis(options["first"]), described_basis(options["second"]))
-    kinds: dict[str, type[Basis]] = {"spline": SplineBasis, "polynomial": PolynomialBasis, "fourier": FourierBasis}
-    if kind not in kinds:
-        raise UnknownNameError("basis", kind, kinds)
+    bases: dict[str, type[Basis]] = {"spline": SplineBasis, "polynomial": PolynomialBasis, "fourier": FourierBasis}
+    if name not in bases:
+        raise UnknownNameError("basis", name, bases)
     if options.get("degree", 0) > 20:
         raise OptionError(f"splines of degree {options['degree']} are none that a file would hold.")
-    return kinds[kind](**options)
+    return bases[name](**options)
 
 
 def make_basis(
-    kind: str | Basis, x: Float[Tensor, "N d"], size: int, *, knots: Sequence[float] | None = None, degree: int = 3
+    given: str | Basis, x: Float[Tensor, "N d"], size: int, *, knots: Sequence[float] | None = None, degree: int = 3
 ) -> Basis:
     """A basis by name over the range of these inputs, with `size` functions of each; or a given one, as it is.
 
     Splines of fewer functions than `degree + 1` have a lower degree. Interior knots follow the inputs; given ones
     decide on the number of functions.
     """
-    if isinstance(kind, Basis):
-        return kind
-    if kind not in BASES:
-        raise UnknownNameError("basis", kind, BASES)
+    if isinstance(given, Basis):
+        return given
+    if given not in BASES:
+        raise UnknownNameError("basis", given, BASES)
     if x.shape[1] > 2:
         raise DataError(
             f"a basis of functions of {x.shape[1]} inputs would need too many of them: choose one or two input "
             "columns, or learn a deep mean and kernel instead (MetaGP)."
         )
-    if knots is not None and (kind != "spline" or x.shape[1] != 1):
+    if knots is not None and (given != "spline" or x.shape[1] != 1):
         raise OptionError("knots belong to a spline basis of one input.")
-    one_by_one = [_one_input(kind, column, size, knots, degree) for column in x.unbind(1)]
+    one_by_one = [_one_input(given, column, size, knots, degree) for column in x.unbind(1)]
     return one_by_one[0] if len(one_by_one) == 1 else TensorBasis(*one_by_one)
 
 
-def _one_input(kind: str, x: Float[Tensor, " N"], size: int, knots: Sequence[float] | None, degree: int) -> Basis:
+def _one_input(name: str, x: Float[Tensor, " N"], size: int, knots: Sequence[float] | None, degree: int) -> Basis:
     distinct = x.unique()
     if len(distinct) < 2:
         raise DataError("all inputs are the same point: a basis needs a range of them.")
@@ -207,9 +207,9 @@ def _one_input(kind: str, x: Float[Tensor, " N"], size: int, knots: Sequence[flo
         raise DataError(
             f"a basis of {size} functions, but only {len(distinct)} distinct inputs: give at most {len(distinct)}."
         )
-    if kind == "polynomial":
+    if name == "polynomial":
         return PolynomialBasis(lower, upper, size)
-    if kind == "fourier":
+    if name == "fourier":
         return _supported(FourierBasis(lower, upper, size), distinct)
     degree = min(degree, size - 1)
     return SplineBasis(lower, upper, _knots(distinct, size, degree), degree)

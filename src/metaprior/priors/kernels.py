@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
@@ -13,9 +14,8 @@ from torch import Tensor, nn
 
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.priors.bases import Basis
-from metaprior.priors.networks import Network, NetworkOptions
-
-KERNELS = ("rbf", "matern", "exponential", "deep", "eigenfunctions", "eigenfunctions + deep")
+from metaprior.priors.networks import MadeFor, Network, NetworkOptions
+from metaprior.seeds import child_seed
 
 
 class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
@@ -85,7 +85,7 @@ class EigenfunctionKernel(FeatureKernel):
         if rest:
             base = ScaleKernel(MaternKernel(nu=0.5)).double()
             base.outputscale = 0.1
-            self.rest = DeepKernel(inputs, rest, seed=seed + 1, base=base, **network)
+            self.rest = DeepKernel(inputs, rest, seed=child_seed(seed, 1), base=base, **network)
             self.base_kernel = _InnerProductAnd(functions, base)
 
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
@@ -119,23 +119,32 @@ class _InnerProductAnd(Kernel):  # type: ignore[misc]
         return inner + rest
 
 
+KernelMaker = Callable[[MadeFor], Kernel]
+
+KERNELS: dict[str, KernelMaker] = {
+    "rbf": lambda made_for: ScaleKernel(RBFKernel()),
+    "matern": lambda made_for: ScaleKernel(MaternKernel(nu=2.5)),
+    "exponential": lambda made_for: ScaleKernel(MaternKernel(nu=0.5)),
+    "deep": lambda made_for: DeepKernel(made_for.d, made_for.features, seed=made_for.seed, **made_for.network),
+    "eigenfunctions": lambda made_for: _eigenfunctions(made_for, 0),
+    "eigenfunctions + deep": lambda made_for: _eigenfunctions(made_for, made_for.features),
+}
+"""Kernels by name, each with how it is made. One that is added here can be asked for, saved and loaded by its name."""
+
+
+def _eigenfunctions(made_for: MadeFor, rest: int) -> EigenfunctionKernel:
+    return EigenfunctionKernel(made_for.d, made_for.functions, rest, seed=made_for.seed, **made_for.network)
+
+
 def make_kernel(
-    kind: str | Kernel, *, d: int, features: int, functions: int = 16, seed: int, **network: Unpack[NetworkOptions]
+    given: str | Kernel, *, d: int, features: int = 2, functions: int = 16, seed: int, **network: Unpack[NetworkOptions]
 ) -> Kernel:
     """A kernel by name, or a GPyTorch kernel as it is. features: of a deep kernel; functions: eigenfunctions."""
-    if isinstance(kind, Kernel):
-        return kind
-    if kind == "rbf":
-        return ScaleKernel(RBFKernel()).double()
-    if kind == "matern":
-        return ScaleKernel(MaternKernel(nu=2.5)).double()
-    if kind == "exponential":
-        return ScaleKernel(MaternKernel(nu=0.5)).double()
-    if kind == "deep":
-        return DeepKernel(d, features, seed=seed, **network)
-    if kind in ("eigenfunctions", "eigenfunctions + deep"):
-        return EigenfunctionKernel(d, functions, features if kind != "eigenfunctions" else 0, seed=seed, **network)
-    raise UnknownNameError("kernel", kind, KERNELS)
+    if isinstance(given, Kernel):
+        return given
+    if given not in KERNELS:
+        raise UnknownNameError("kernel", given, KERNELS)
+    return KERNELS[given](MadeFor(d, 1, seed, network, features, functions))
 
 
 def kernel_features(kernel: Kernel, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:

@@ -16,9 +16,7 @@ from torch import Tensor, nn
 
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.priors.bases import Basis
-from metaprior.priors.networks import Network, NetworkOptions
-
-MEANS = ("zero", "constant", "linear", "deep")
+from metaprior.priors.networks import MadeFor, Network, NetworkOptions
 
 
 class DeepMean(Mean):  # type: ignore[misc]
@@ -94,20 +92,32 @@ class FixedMean(Mean):  # type: ignore[misc]
         return self.function(x)
 
 
+MeanMaker = Callable[[MadeFor], Mean]
+
+MEANS: dict[str, MeanMaker] = {
+    "zero": lambda made_for: _for_each(ZeroMean(), made_for.p),
+    "constant": lambda made_for: _for_each(ConstantMean(), made_for.p),
+    "linear": lambda made_for: _for_each(_flat_line(made_for.d), made_for.p),
+    "deep": lambda made_for: DeepMean(made_for.d, made_for.p, seed=made_for.seed, **made_for.network),
+}
+"""Means by name, each with how it is made. One that is added here can be asked for, saved and loaded by its name."""
+
+
 def make_mean(
-    kind: str | Mean | Callable[[Tensor], Tensor], *, d: int, p: int, seed: int, **network: Unpack[NetworkOptions]
+    given: str | Mean | Callable[[Tensor], Tensor], *, d: int, p: int, seed: int, **network: Unpack[NetworkOptions]
 ) -> Mean:
     """A mean by name (each output has its own), a GPyTorch mean as it is, or a fixed callable."""
-    if isinstance(kind, Mean):
-        return kind
-    if callable(kind):
-        return FixedMean(kind)
-    if kind == "deep":
-        return DeepMean(d, p, seed=seed, **network)
-    simple = {"zero": ZeroMean, "constant": ConstantMean, "linear": lambda: _flat_line(d)}
-    if kind not in simple:
-        raise UnknownNameError("mean", kind, MEANS)
-    one = simple[kind]().double()
+    if isinstance(given, Mean):
+        return given
+    if callable(given):
+        return FixedMean(given)
+    if given not in MEANS:
+        raise UnknownNameError("mean", given, MEANS)
+    return MEANS[given](MadeFor(d, p, seed, network))
+
+
+def _for_each(one: Mean, p: int) -> Mean:
+    """A mean of one output for each of several."""
     return one if p == 1 else MultitaskMean(one, num_tasks=p)
 
 

@@ -30,6 +30,18 @@ class NetworkOptions(TypedDict, total=False):
     gain: float | None
     dtype: torch.dtype
     like: Float[Tensor, "k d"] | None
+    device: str
+
+
+class MadeFor(NamedTuple):
+    """What a mean or a kernel by name is made for: numbers of inputs and outputs, its sizes, its seed, its networks."""
+
+    d: int
+    p: int
+    seed: int
+    network: NetworkOptions
+    features: int = 2
+    functions: int = 16
 
 
 class Standardised(NamedTuple):
@@ -47,7 +59,7 @@ class Network(nn.Module):
     Its parameters may be float32 under a float64 covariance: inputs are cast to them and outputs back. Weights and
     biases start uniform with variance `gain² / fan_in`, for inputs of mean 0 and deviation 1; `like` (points such as
     the network will see) moves the first layer to where other inputs lie. gain: of the hidden layers; by default the
-    one that keeps a signal's variance, a smaller one starts with a smoother function.
+    one that keeps a signal's variance, a smaller one starts with a smoother function. device: "meta" for shapes alone.
     """
 
     def __init__(
@@ -61,6 +73,7 @@ class Network(nn.Module):
         gain: float | None = None,
         dtype: torch.dtype = torch.float64,
         like: Float[Tensor, "k d"] | None = None,
+        device: str = "cpu",
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -77,7 +90,7 @@ class Network(nn.Module):
         self._spreads: list[float] = []  # of weights and biases in turn
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2
-            linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype)
+            linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype, device=device)
             bound = _initialise(linear, 1.0 if last else gain or preserving, generator)
             self._spreads += [bound / math.sqrt(3.0)] * 2
             layers += [linear] if last else [linear, self.activation]
@@ -106,7 +119,7 @@ class Network(nn.Module):
 @torch.no_grad()
 def _initialise(linear: nn.Linear, gain: float, generator: torch.Generator) -> float:
     bound = gain * math.sqrt(3.0 / linear.in_features)  # a uniform law of variance gain² / fan_in
-    for values in (linear.weight, linear.bias):
+    for values in (linear.weight, linear.bias) if not linear.weight.is_meta else ():
         draw = torch.rand(values.shape, generator=generator, dtype=torch.float64)
         values.copy_(bound * (2 * draw - 1))
     return bound

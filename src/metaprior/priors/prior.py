@@ -1,8 +1,8 @@
-"""`Prior`: mean, kernel and noise joined, and which of them is learned; and the configurations by name."""
+"""`Prior`: mean, kernel and noise joined, and which of them is learned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,21 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from metaprior.errors import UnknownNameError
-from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix, make_kernel
-from metaprior.priors.means import FixedMean, make_mean, mean_values
-from metaprior.priors.networks import Network, NetworkOptions
-from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
+from metaprior.priors.kernels import kernel_diagonal, kernel_features, kernel_matrix
+from metaprior.priors.means import FixedMean, mean_values
+from metaprior.priors.networks import Network
+from metaprior.priors.noise import FixedNoise
 from metaprior.priors.tails import Degrees
 
 PARTS = ("mean", "kernel", "noise")
-
-CONFIGURATIONS = {
-    "vanilla": ("zero", "rbf"),
-    "learned kernel": ("zero", "deep"),
-    "learned mean": ("deep", "rbf"),
-    "learned both": ("deep", "deep"),
-}
-"""The paper's four priors: mean and kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,52 +149,3 @@ def _in_float64(part: nn.Module) -> nn.Module:
         if id(values) not in networks and values.is_floating_point():
             values.data = values.data.double()
     return part
-
-
-def make_prior(
-    mean: str | Mean | Callable[[Tensor], Tensor],
-    kernel: str | Kernel,
-    *,
-    d: int,
-    p: int = 1,
-    noise: nn.Module | float | str | None = None,
-    noise_floor: float = 1e-4,
-    hidden: Sequence[int] = (128, 64),
-    activation: str = "sigmoid",
-    gain: float | None = None,
-    features: int = 2,
-    functions: int = 16,
-    degrees: float | None = None,
-    learn: Iterable[str] = PARTS,
-    seed: int,
-    dtype: torch.dtype = torch.float64,
-    like: Float[Tensor, "k d"] | None = None,
-) -> Prior:
-    """A prior from names or GPyTorch modules, for `d` inputs and `p` outputs.
-
-    `make_prior(*CONFIGURATIONS["learned both"], d=1, seed=0)` is the paper's prior with deep mean and kernel. noise:
-    a module, a fixed variance, or "deep" (it depends on the input); by default one variance learned above
-    `noise_floor`. functions: of an eigenfunction kernel. degrees: of freedom that a Student-t process starts with.
-    gain: how rough the networks start (see `Network`). dtype: of the networks' parameters. like: points such as the
-    networks will see, where these are not scaled to mean 0 and deviation 1.
-    """
-    network: NetworkOptions = {"hidden": hidden, "activation": activation, "gain": gain, "dtype": dtype, "like": like}
-    return Prior(
-        make_mean(mean, d=d, p=p, seed=2 * seed, **network),
-        make_kernel(kernel, d=d, features=features, functions=functions, seed=2 * seed + 1, **network),
-        _make_noise(noise, noise_floor, d, 2 * seed + 2, network),
-        learn=learn,
-        degrees=None if degrees is None else Degrees(degrees),
-    )
-
-
-def _make_noise(
-    noise: nn.Module | float | str | None, floor: float, d: int, seed: int, network: NetworkOptions
-) -> nn.Module | float:
-    if noise is None:
-        return LearnedNoise(floor=floor)
-    if not isinstance(noise, str):
-        return noise
-    if noise != "deep":
-        raise UnknownNameError("noise", noise, ("deep",))
-    return DeepNoise(d, seed=seed, floor=floor, **network)

@@ -23,7 +23,7 @@ class Warp(nn.Module, ABC):
     own shape down to 0.
     """
 
-    kind: str
+    name: str
     unit: Tensor
     lower: Tensor
     upper: Tensor
@@ -85,7 +85,7 @@ class Warp(nn.Module, ABC):
             row, column = (int(i) for i in bad[0])
             task = int(tasks.task_of_row[row])
             raise DataError(
-                f"the warp {self.kind!r} takes values above 0 only, and {len(bad)} of column "
+                f"the warp {self.name!r} takes values above 0 only, and {len(bad)} of column "
                 f"{tasks.columns.y[column]!r} are not (the first is {float(tasks.y[row, column]):g}, row "
                 f"{row - int(tasks.offsets[task])} of task {tasks.ids[task]!r}): use the warp 'yeo-johnson', or add a "
                 "constant."
@@ -95,7 +95,7 @@ class Warp(nn.Module, ABC):
 class IdentityWarp(Warp):
     """`g(y) = y`."""
 
-    kind = "identity"
+    name = "identity"
 
     def _range(self) -> tuple[None, None]:
         return None, None  # straight everywhere
@@ -123,7 +123,7 @@ class _Positive(Warp, ABC):
 class LogWarp(_Positive):
     """`g(y) = log(y / unit)`, for values above 0."""
 
-    kind = "log"
+    name = "log"
 
     def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (y / self.unit).log()
@@ -141,7 +141,7 @@ class BoxCox(_Positive):
     It reaches down to `g(0) = −1/λ`: whatever lies below comes back as 0.
     """
 
-    kind = "box-cox"
+    name = "box-cox"
 
     def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
         super().__init__(unit, lower, upper)
@@ -165,7 +165,7 @@ class BoxCox(_Positive):
 class YeoJohnson(Warp):
     """Box and Cox's of `1 + y / unit` above 0, mirrored below (Yeo and Johnson 2000); λ and the unit are learned."""
 
-    kind = "yeo-johnson"
+    name = "yeo-johnson"
 
     def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
         super().__init__(unit, lower, upper)
@@ -197,15 +197,15 @@ class YeoJohnson(Warp):
         return torch.log1p(torch.where(y >= 0, y, -y) / self._unit)
 
 
-WARPS: dict[str, type[Warp]] = {kind.kind: kind for kind in (IdentityWarp, LogWarp, BoxCox, YeoJohnson)}
+WARPS: dict[str, type[Warp]] = {one.name: one for one in (IdentityWarp, LogWarp, BoxCox, YeoJohnson)}
 
 
-def make_warp(kind: str, y: Float[Tensor, "N p"]) -> Warp:
+def make_warp(name: str, y: Float[Tensor, "N p"]) -> Warp:
     """A warp by name, in the magnitude of these values and bent within their range."""
-    if kind not in WARPS:
-        raise UnknownNameError("warp", kind, WARPS)
+    if name not in WARPS:
+        raise UnknownNameError("warp", name, WARPS)
     middles = [column[column > 0].median() if bool((column > 0).any()) else 1.0 for column in y.abs().unbind(1)]
-    return WARPS[kind](torch.tensor(middles, dtype=torch.float64), y.amin(0), y.amax(0))
+    return WARPS[name](torch.tensor(middles, dtype=torch.float64), y.amin(0), y.amax(0))
 
 
 def _between(values: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:

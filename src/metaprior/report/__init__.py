@@ -1,18 +1,44 @@
-"""Pictures and tables of results: made from the result files alone."""
+"""Results as data, and the tables, figures and pages that are made of them."""
 
-from metaprior.report.claims import terminal_claims
-from metaprior.report.figures import draw_figures
+from metaprior.report.cells import BETTER, WORSE, make_grids
+from metaprior.report.chapters import COMPARISON, Chapter, Picture, draw_figures
+from metaprior.report.figures.common import Curves, named, new_figure
 from metaprior.report.figures.model import model_figures, task_figure
-from metaprior.report.page import write_model_page, write_page
+from metaprior.report.figures.performance import performance
+from metaprior.report.html import Html, join, tag
+from metaprior.report.methods import GREY, Row, colour_of, references
+from metaprior.report.page import mark_sign, read_found, section, write_comparison, write_html, write_model_page
+from metaprior.report.results import Results
 from metaprior.report.tables import markdown_tables, terminal_tables
 
 __all__ = [
+    "BETTER",
+    "COMPARISON",
+    "GREY",
+    "WORSE",
+    "Chapter",
+    "Curves",
+    "Html",
+    "Picture",
+    "Results",
+    "Row",
+    "colour_of",
     "draw_figures",
+    "join",
+    "make_grids",
+    "mark_sign",
     "markdown_tables",
     "model_figures",
+    "named",
+    "new_figure",
+    "performance",
+    "read_found",
+    "references",
+    "section",
+    "tag",
     "task_figure",
-    "terminal_claims",
     "terminal_tables",
+    "write_comparison",
+    "write_html",
     "write_model_page",
-    "write_page",
 ]

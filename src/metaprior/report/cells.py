@@ -7,33 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from metaprior.report.methods import REFERENCES, Row
-
-TITLES = {
-    "mse": "Mean squared error (lower is better)",
-    "joint_log_likelihood": "Joint log likelihood of a task's test points, per point (higher is better)",
-    "log_likelihood": "Log likelihood of each test point (higher is better)",
-    "evidence": "Evidence of the context (higher is better)",
-    "crps": "Continuous ranked probability score, in the target's units (lower is better)",
-    "coverage_90": "Coverage of the 90% interval (0.9 is best)",
-    "calibration_error": "Calibration error (lower is better)",
-    "data_fit": "Data-fit term of the context's evidence, per value",
-    "complexity": "Complexity term of the context's evidence, per value",
-    "normaliser": "Constant term of the context's evidence, per value",
-    "largest_posterior_mean": "Largest absolute posterior mean",
-    "largest_error": "Largest absolute error of the posterior mean",
-    "distance": "Root mean square difference of two functions",
-    "relative_error": "Largest relative difference of two formulas",
-}
-DIRECTIONS = {"mse": -1, "joint_log_likelihood": 1, "log_likelihood": 1, "evidence": 1}
-"""Metrics that the paper could be compared in: 1 where higher is better, −1 where lower is."""
-
-TINY = ("largest_posterior_mean", "largest_error", "distance", "relative_error")
-"""Metrics whose order of magnitude matters, down to exactly 0."""
+from metaprior.report.methods import Row, references
+from metaprior.scoring import METRICS
 
 BETTER, WORSE = "▲", "▼"
-RANKED = (*DIRECTIONS, "crps", "coverage_90", "calibration_error")
-"""Metrics that have a best."""
 
 MOST_DECIMALS = 4
 
@@ -75,10 +52,10 @@ class Grid:
 def make_grids(rows: Sequence[Row]) -> list[Grid]:
     """A grid for each metric there is, and for each thing that is varied: settings such as `kernel = RBF`."""
     grids = []
-    for metric in TITLES:
+    for metric in METRICS:
         some = [row for row in rows if row["metric"] == metric]
-        for kind in dict.fromkeys(_kind(row["setting"]) for row in some):
-            grids.append(_grid([row for row in some if _kind(row["setting"]) == kind], kind))
+        for varied in dict.fromkeys(_varied(row["setting"]) for row in some):
+            grids.append(_grid([row for row in some if _varied(row["setting"]) == varied], varied))
     return grids
 
 
@@ -87,12 +64,12 @@ def mark_of(row: Row, decimals: int) -> str:
 
     The paper's figure is rounded to so many decimals, which adds the variance of a uniform error.
     """
-    direction = DIRECTIONS.get(row["metric"])
-    if direction is None or row["mean"] is None or row["stderr"] is None or row["paper_mean"] is None:
+    cost = METRICS[row["metric"]].cost
+    if cost is None or row["mean"] is None or row["stderr"] is None or row["paper_mean"] is None:
         return ""
     rounding = 10.0**-decimals / math.sqrt(12)
     error = math.hypot(row["stderr"], row["paper_stderr"] or 0.0, rounding)
-    gain = direction * (row["mean"] - row["paper_mean"])
+    gain = cost(row["paper_mean"]) - cost(row["mean"])
     if abs(gain) <= 2 * error:
         return ""
     return BETTER if gain > 0 else WORSE
@@ -104,21 +81,22 @@ def paper_decimals(rows: Iterable[Row]) -> int:
     return max((len(f"{figure:.6f}".rstrip("0").partition(".")[2]) for figure in figures), default=0)
 
 
-def _kind(setting: str) -> str:
+def _varied(setting: str) -> str:
     """What is varied: ñ where the setting is a number, nothing where it is a name."""
     return "ñ" if setting.isdigit() else setting.rpartition(" = ")[0]
 
 
-def _grid(rows: list[Row], kind: str) -> Grid:
+def _grid(rows: list[Row], varied: str) -> Grid:
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     decimals = paper_decimals(rows)
     columns = [_column([row for row in rows if row["setting"] == setting], decimals) for setting in settings]
     metric = rows[0]["metric"]
-    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: name in REFERENCES)
+    aside = references()
+    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: name in aside)
     return Grid(
         metric=metric,
-        title=TITLES[metric] + (f", by {kind}" if kind not in ("", "ñ") else ""),
-        settings=[("ñ = " if kind == "ñ" else "") + setting.rpartition(" = ")[2] for setting in settings],
+        title=METRICS[metric].title + (f", by {varied}" if varied not in ("", "ñ") else ""),
+        settings=[("ñ = " if varied == "ñ" else "") + setting.rpartition(" = ")[2] for setting in settings],
         lines={name: [column.get(name, (NOTHING, NOTHING)) for column in columns] for name in methods},
         published=any(row["paper_mean"] is not None for row in rows),
     )
@@ -130,7 +108,7 @@ def _column(rows: list[Row], decimals: int) -> dict[str, Pair]:
     best = _best(rows, digits)
     column = {}
     for row in rows:
-        text = _small(row["mean"]) if row["metric"] in TINY else _text(row["mean"], row["stderr"], digits)
+        text = _small(row["mean"]) if METRICS[row["metric"]].small else _text(row["mean"], row["stderr"], digits)
         ours = Cell(text, mark_of(row, decimals), row["method"] in best)
         column[row["method"]] = ours, Cell(_text(row["paper_mean"], row["paper_stderr"], decimals))
     return column
@@ -138,19 +116,12 @@ def _column(rows: list[Row], decimals: int) -> dict[str, Pair]:
 
 def _best(rows: list[Row], digits: int) -> set[str]:
     """The best of at least two methods, several where the digits shown do not tell them apart."""
-    costs = {}
-    for row in rows if rows[0]["metric"] in RANKED else ():
-        if row["method"] not in REFERENCES and row["mean"] is not None:
-            costs[row["method"]] = _cost(row["metric"], round(row["mean"], digits))
-    if len(costs) < 2:
+    cost, aside = METRICS[rows[0]["metric"]].cost, references()
+    if cost is None:
         return set()
-    return {method for method, cost in costs.items() if cost == min(costs.values())}
-
-
-def _cost(metric: str, value: float) -> float:
-    if metric == "coverage_90":
-        return round(abs(value - 0.9), 9)  # 0.89 and 0.91 are equally good, whatever their last bits
-    return -DIRECTIONS.get(metric, -1) * value
+    rivals = [row for row in rows if row["method"] not in aside and row["mean"] is not None]
+    costs = {row["method"]: cost(round(row["mean"], digits)) for row in rivals}
+    return {method for method, value in costs.items() if len(costs) > 1 and value == min(costs.values())}
 
 
 def _digits(rows: list[Row], decimals: int) -> int:

@@ -9,11 +9,12 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from metaprior.report.cells import BETTER, TINY, WORSE, Cell, Grid, make_grids
-from metaprior.report.methods import REFERENCES, Row
+from metaprior.report.cells import BETTER, WORSE, Cell, Grid, make_grids
+from metaprior.report.methods import Row, references
+from metaprior.scoring import METRICS
 
 MARKS = f"{BETTER} better, {WORSE} worse than the paper by more than two standard errors of the difference."
-ELSEWHERE = ("mse", "joint_log_likelihood", *TINY)
+ELSEWHERE = ("mse", "joint_log_likelihood")
 STYLES = {BETTER: "green", WORSE: "red", "": ""}
 
 
@@ -23,7 +24,9 @@ def terminal_tables(rows: Sequence[Row]) -> Iterator[RenderableType]:
     On data that the paper does not have: the metrics that it has elsewhere.
     """
     grids = make_grids(rows)
-    shown = [grid for grid in grids if grid.published] or [grid for grid in grids if grid.metric in ELSEWHERE]
+    shown = [grid for grid in grids if grid.published] or [
+        grid for grid in grids if grid.metric in ELSEWHERE or METRICS[grid.metric].small
+    ]
     yield from map(_Fitted, shown)
     if any(grid.marked for grid in shown):
         yield Text(f"± one standard error. {MARKS}", style="dim")
@@ -42,7 +45,7 @@ def explain(grids: Sequence[Grid]) -> str:
     """What marks and bold mean, where these tables have them."""
     notes = [MARKS] if any(grid.marked for grid in grids) else []
     if any(grid.has_best for grid in grids):
-        aside = [name for name in REFERENCES if any(name in grid.lines for grid in grids)]
+        aside = [name for name in references() if any(name in grid.lines for grid in grids)]
         notes.append("Bold: the best of its column" + (f" ({', '.join(aside)} aside)." if aside else "."))
     return " ".join(notes)
 

@@ -2,6 +2,8 @@
 
 from metaprior.scoring.scores import (
     LEVELS,
+    METRICS,
+    Metric,
     Scores,
     Summary,
     evaluate,
@@ -14,6 +16,8 @@ from metaprior.scoring.scores import (
 
 __all__ = [
     "LEVELS",
+    "METRICS",
+    "Metric",
     "Scores",
     "Summary",
     "evaluate",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+import operator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,15 @@ SLICE = 400_000_000
 
 LEVELS = tuple(range(10, 100, 10))
 """The central intervals, in per cent, whose coverage is measured."""
+
+
+class Metric(NamedTuple):
+    """What is measured of predictions, and how it is told."""
+
+    title: str
+    cost: Callable[[float], float] | None = None  # the lower, the better; None where there is no best
+    of: Callable[[Posterior, Tasks, Tensor | None], Tensor | None] | None = None  # of each task; None: made elsewhere
+    small: bool = False  # its order of magnitude matters, down to exactly 0
 
 
 class Summary(NamedTuple):
@@ -78,14 +88,8 @@ def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None
     if posterior.points.ids != target.ids or not torch.equal(posterior.points.offsets, target.offsets):
         raise DataError("the posterior is at other points than the target's: score the tasks that were predicted.")
     keep = target.sizes > 0
-    values = {
-        "mse": _per_task((posterior.mean - target.y).square(), target),
-        "log_likelihood": _per_task(recorded_density(posterior, target.y, steps), target),
-        "crps": _per_task(posterior.crps(target.y), target),
-        "joint_log_likelihood": posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p),
-    }
-    if posterior.evidence is not None:
-        values["evidence"] = posterior.evidence.total.detach()[keep]
+    found = {name: metric.of(posterior, target, steps) for name, metric in METRICS.items() if metric.of is not None}
+    values = {name: value for name, value in found.items() if value is not None}
     off_centre = 2 * (posterior.cdf(target.y) - 0.5).abs()  # within the central interval of this level and above
     for level in LEVELS:
         values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target)
@@ -147,3 +151,39 @@ def paired_difference(first: Float[Tensor, " m"], second: Float[Tensor, " m"]) -
 def _per_task(values: Float[Tensor, "N p"], target: Tasks) -> Float[Tensor, " m"]:
     keep = target.sizes > 0
     return target.summed(values.mean(1))[keep] / target.sizes[keep]
+
+
+def _joint(posterior: Posterior, target: Tasks, steps: Tensor | None) -> Tensor:
+    keep = target.sizes > 0
+    return posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p)
+
+
+def _evidence(posterior: Posterior, target: Tasks, steps: Tensor | None) -> Tensor | None:
+    return None if posterior.evidence is None else posterior.evidence.total.detach()[target.sizes > 0]
+
+
+METRICS: dict[str, Metric] = {
+    "mse": Metric(
+        "Mean squared error (lower is better)",
+        operator.pos,
+        lambda posterior, target, steps: _per_task((posterior.mean - target.y).square(), target),
+    ),
+    "joint_log_likelihood": Metric(
+        "Joint log likelihood of a task's test points, per point (higher is better)", operator.neg, _joint
+    ),
+    "log_likelihood": Metric(
+        "Log likelihood of each test point (higher is better)",
+        operator.neg,
+        lambda posterior, target, steps: _per_task(recorded_density(posterior, target.y, steps), target),
+    ),
+    "evidence": Metric("Evidence of the context (higher is better)", operator.neg, _evidence),
+    "crps": Metric(
+        "Continuous ranked probability score, in the target's units (lower is better)",
+        operator.pos,
+        lambda posterior, target, steps: _per_task(posterior.crps(target.y), target),
+    ),
+    # 0.89 and 0.91 are equally good, whatever their last bits
+    "coverage_90": Metric("Coverage of the 90% interval (0.9 is best)", lambda share: round(abs(share - 0.9), 9)),
+    "calibration_error": Metric("Calibration error (lower is better)", operator.pos),
+}
+"""By name, in the order of the tables."""

@@ -17,15 +17,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.baselines import GPPerTask
 from metaprior.errors import DataError, MetapriorError, NotFittedError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of
-from metaprior.methods import Combination
+from metaprior.methods import METHODS, Combination, Entry, GPPerTask, add_methods, make_method, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
-from metaprior.selection.ladder import ALONE, LADDER, TAKES_TASK_X, rungs_for
 from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.selection.trying import Seen, Values, as_dict, combined, held_out_values, joined, try_on
 from metaprior.splits import Contexts, Fold, checked_contexts, default_contexts, k_folds, one_fold
@@ -47,6 +45,9 @@ SIMPLER = 1.05
 NEAR = 0.2
 """Log density per value that a simpler rung may be behind at most, however wide the standard error of few tasks is."""
 
+ALONE = ", curves alone"
+"""After the name of a method that could use what is known of a task as a whole, where it is to leave that aside."""
+
 ENOUGH_TO_COMBINE = 10
 """Tasks below which the weights of a combination cannot be told."""
 
@@ -64,19 +65,20 @@ class Auto(KeptMethod):
     """The prior that suits the tasks, chosen on held-out ones.
 
     contexts: how it will be asked; by default from a few random points and from the first few.
-    rungs: names of the ladder; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs
+    rungs: names of methods; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs
     and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
     """
 
-    kind = "auto"
+    saved_as = "auto"
     method_: Any
 
     def __init__(
         self, *, contexts: Contexts | None = None, rungs: Sequence[str] = (), seed: int = 0, progress: bool | str = True
     ) -> None:
+        known = named_methods(lambda one: one.rung)
         for name in rungs:
-            if name not in LADDER:
-                raise UnknownNameError("rung", name, LADDER)
+            if name not in known:
+                raise UnknownNameError("rung", name, known)
         self.contexts, self.rungs = checked_contexts(contexts), tuple(rungs)
         self.seed, self.progress = seed, progress
 
@@ -143,10 +145,10 @@ class Auto(KeptMethod):
 
     def _names(self, tasks: Tasks) -> list[str]:
         """The rungs to try; where tasks have covariates, what takes them in is tried without them first."""
-        names = list(self.rungs) or rungs_for(tasks)
+        names = self.rungs or named_methods(lambda one: one.suits(len(tasks)))
         if tasks.covariates is None:
-            return names
-        return [name for rung in names for name in ([rung + ALONE, rung] if rung in TAKES_TASK_X else [rung])]
+            return list(names)
+        return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
     def _try(self, name: str, tasks: Tasks, contexts: Contexts, labels: Sequence[str]) -> tuple[Seen, Values]:
         """What a rung says of every task, each time without having learned from it."""
@@ -219,7 +221,7 @@ class Auto(KeptMethod):
         }
         usual = {"usual.evidence": self.usual_[0], "usual.sizes": self.usual_[1]}
         parts = {"method": self.method_.state(), "fallback": self.fallback_.state()}
-        return State(self.kind, structure, usual).with_parts(parts)
+        return State(self.saved_as, structure, usual).with_parts(parts)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -235,6 +237,15 @@ class Auto(KeptMethod):
             for one in structure["tried"]
         ]
         return found
+
+
+add_methods(
+    {
+        "auto": Entry(
+            lambda tasks, seed, asked: Auto(contexts=asked, seed=seed, progress=False), "#661100", takes_task_x=True
+        )
+    }
+)
 
 
 class AutoConditional(CalibratedConditional):
@@ -263,7 +274,7 @@ class AutoConditional(CalibratedConditional):
 def _fitted(name: str, tasks: Tasks, seed: int) -> Any:
     """A rung that has learned from these tasks."""
     given = tasks.without_task_x() if name.endswith(ALONE) else tasks
-    return LADDER[name.removesuffix(ALONE)](given, seed).fit(given)
+    return make_method(name.removesuffix(ALONE), given, seed).fit(given)
 
 
 def _simplest(tried: Sequence[Tried], best: str) -> Tried:

@@ -11,9 +11,9 @@ import torch
 
 from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
 from metaprior.inference import Method
+from metaprior.methods import make_method, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, Summary, paired_difference, summarise
-from metaprior.selection.methods import COMPARED, METHODS, SIMPLE, make_method
 from metaprior.selection.trying import scores_by_setting, try_on
 from metaprior.splits import Contexts, Fold, k_folds, within
 from metaprior.tasks import Tasks, resolution
@@ -26,6 +26,9 @@ CHOSEN = "the choice"
 """The row of what would have been chosen without looking: by inner folds, scored on outer ones."""
 
 BY = "log_likelihood"
+
+SIMPLE = named_methods(lambda one: one.alone)
+"""What needs no other tasks: a learned prior has to beat it."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,10 @@ def compare(
     What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
     those of a choice that has not seen the tasks it is scored on.
     """
-    names = list(dict.fromkeys(methods)) or list(COMPARED)
+    names = list(dict.fromkeys(methods)) or list(named_methods(lambda one: one.compared))
     for name in names:
-        if name not in METHODS:
-            raise UnknownNameError("method", name, METHODS)
+        if name not in (known := named_methods(lambda one: one.make is not None)):
+            raise UnknownNameError("method", name, known)
     if len(tasks) < 4:
         raise DataError(f"{len(tasks)} tasks are too few to compare methods on: give 4 or more.")
     if folds < 2:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from metaprior.baselines import GPPerTask, PointMethod
 from metaprior.errors import DataError
+from metaprior.methods import GPPerTask, PointMethod
 from metaprior.scoring import LEVELS, Scores
 from metaprior.selection.auto import Auto
 from metaprior.selection.trying import scores_by_setting

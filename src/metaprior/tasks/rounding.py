@@ -11,31 +11,34 @@ from metaprior.tasks.tasks import Tasks
 REPEATED = 5
 """Values that occur so often each, on average, were rounded."""
 
+SAME = 2.0**-40
+"""Of the largest value: what is closer differs by arithmetic alone, as `3 * 0.1` and `3 / 10` do."""
+
+USUAL = 0.05
+"""Of the pairs of neighbouring values, as often as both occur: so many lie a step apart, or less."""
+
 
 def resolution(tasks: Tasks) -> Float[Tensor, " p"]:
-    """The step in which each target was recorded: the least gap between its values, where these repeat; else 0."""
-    found = []
-    for column in tasks.y.unbind(1):
-        distinct = column.unique()
-        found.append(float(distinct.diff().min()) if _rounded(distinct, column) else 0.0)
-    return torch.tensor(found, dtype=torch.float64)
+    """The step in which each target was recorded, where its values repeat; else 0."""
+    return torch.tensor([_step(column) for column in tasks.y.unbind(1)], dtype=torch.float64)
 
 
 def rounding_variance(tasks: Tasks) -> float:
-    """What rounding alone adds to the noise, of the target where it is least: a twelfth of the mean squared gap.
+    """What rounding alone adds to the noise, of the target where it is least: a twelfth of the squared step.
 
     A prior that is sure of a value to more digits than were recorded knows too much.
     """
-    found = []
-    for column in tasks.y.unbind(1):
-        distinct, counts = column.unique(return_counts=True)
-        if not _rounded(distinct, column):
-            return 0.0
-        gaps = distinct.diff()
-        around = (torch.cat([gaps[:1], gaps]) + torch.cat([gaps, gaps[-1:]])) / 2  # of each value to its neighbours
-        found.append(float((counts * around.square()).sum() / counts.sum() / 12))
-    return min(found)
+    return float(resolution(tasks).square().min()) / 12
 
 
-def _rounded(distinct: Float[Tensor, " k"], column: Float[Tensor, " N"]) -> bool:
-    return len(distinct) > 1 and REPEATED * len(distinct) <= len(column)
+def _step(column: Float[Tensor, " N"]) -> float:
+    """The least gap between neighbouring values that occurs as often as usual ones: one odd value decides nothing."""
+    distinct, times = column.unique(return_counts=True)
+    new = distinct.diff() > SAME * distinct.abs().max()
+    place = torch.cat([torch.zeros(1, dtype=torch.int64), new.cumsum(0)])
+    counts = torch.zeros(int(place[-1]) + 1).index_add_(0, place, times.float())
+    if len(counts) < 2 or REPEATED * len(counts) > len(column):
+        return 0.0
+    gaps, order = distinct[torch.cat([torch.ones(1, dtype=torch.bool), new])].diff().sort()
+    often = torch.minimum(counts[:-1], counts[1:])[order].cumsum(0)
+    return float(gaps[int((often >= USUAL * often[-1]).nonzero()[0])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -28,11 +29,16 @@ class Scaler:
         return Scaler(*_shift_and_scale(meta_tasks.x), *_shift_and_scale(meta_tasks.y))
 
     @staticmethod
+    def of_targets(meta_tasks: Tasks) -> Scaler:
+        """The same for y alone: x stays as it is."""
+        identity = Scaler.identity(meta_tasks.d, meta_tasks.p)
+        return Scaler(identity.x_shift, identity.x_scale, *_shift_and_scale(meta_tasks.y))
+
+    @staticmethod
     def identity(d: int, p: int) -> Scaler:
         """The scaler that changes nothing."""
-        zeros, ones = torch.zeros, torch.ones
-        kind = torch.float64
-        return Scaler(zeros(d, dtype=kind), ones(d, dtype=kind), zeros(p, dtype=kind), ones(p, dtype=kind))
+        zeros, ones = (partial(make, dtype=torch.float64) for make in (torch.zeros, torch.ones))
+        return Scaler(zeros(d), ones(d), zeros(p), ones(p))
 
     def as_tensors(self) -> dict[str, Tensor]:
         """Its four vectors by name, for a file."""

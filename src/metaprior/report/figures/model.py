@@ -13,6 +13,18 @@ from metaprior.report.methods import GREY
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
 
+CAPTIONS = {
+    "prior": "The learned mean, draws of whole functions, and two standard deviations around the mean.",
+    "kernel": "Left: the correlation of any two points. Right: that of all points with three of them.",
+    "eigenfunctions": "The directions in which tasks differ most from the mean.",
+    "learning": "Evidence of held-out tasks per value while learning; the best parameters are kept.",
+    "held-out": (
+        "On held-out tasks. Left: how many values fall into intervals of each size; on the dashed line they are as "
+        "wide as they say. Right: the mean squared error by context, with standard errors."
+    ),
+}
+"""Below each picture of a model."""
+
 
 def model_figures(curves: Curves, scores: dict[str, Any], names: tuple[str, str]) -> dict[str, Figure]:
     """Every picture that there is something to draw for. names: of the input and of the target column."""

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from metaprior.report.figures.common import Curves, new_figure
-from metaprior.report.methods import REFERENCES, Row, colour_of
+from metaprior.report.methods import Row, colour_of, references
 
 PANELS = {
     "mse": "Mean squared error (lower is better)",
@@ -36,7 +36,7 @@ def performance(rows: list[Row], curves: Curves) -> Figure | None:
 
 def _lines(axes: Axes, rows: list[Row], method: str, marker: str) -> None:
     """Ours and the paper's, each where it has figures."""
-    colour, line = colour_of(method), ":" if method in REFERENCES else "-"
+    colour, line = colour_of(method), ":" if method in references() else "-"
     paper = [row for row in rows if row["paper_mean"] is not None]
     x, y = [int(row["setting"]) for row in paper], [row["paper_mean"] for row in paper]
     axes.plot(x, y, color=colour, ls="--", lw=1, marker=marker, ms=8, mfc="none", mew=1, alpha=0.8)
@@ -65,7 +65,9 @@ def _dress(axes: Axes, metric: str, sizes: list[int]) -> None:
 
 def _legend(markers: dict[str, str], published: bool) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=colour_of(name), ls=":" if name in REFERENCES else "-", marker=marker, ms=4.5, label=name)
+        Line2D(
+            [], [], color=colour_of(name), ls=":" if name in references() else "-", marker=marker, ms=4.5, label=name
+        )
         for name, marker in markers.items()
     ]
     paper = Line2D([], [], color="black", ls="--", lw=1, marker="o", ms=8, mfc="none", label="the paper's figure")

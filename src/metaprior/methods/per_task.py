@@ -1,0 +1,165 @@
+"""A Gaussian process for each task alone: what its own context says, with vague beliefs about everything else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple, Self
+
+import torch
+from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from metaprior.errors import NotFittedError
+from metaprior.files import State
+from metaprior.inference import (
+    LOG_2PI,
+    ContextBatch,
+    Evidence,
+    Factor,
+    GaussianConditional,
+    KeptMethod,
+    UserConditional,
+    factor,
+    padded_identity,
+)
+from metaprior.priors import Prior, make_mean
+from metaprior.tasks import MAX_ENTRIES, Padded, Scaler, Tasks, TrainedOn, padded
+
+LENGTHS = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)
+VARIANCES = (0.05, 0.2, 0.7, 2.0)
+NOISES = (0.002, 0.01, 0.05, 0.2)
+"""Lengthscales, variances and noise variances that a task may have, in scaled units."""
+
+LIKELY, SPREAD = (1.0, 0.5, 0.03), 1.2
+"""Where they are believed to lie, and how far around, in natural logarithms."""
+
+
+class GPPerTask(KeptMethod):
+    """A level of unknown height plus an RBF kernel, whose lengthscale, variance and noise each context decides alone.
+
+    They are the most probable ones on a grid, under vague log-normal beliefs. Of the meta-tasks only the units are
+    used: mean and deviation of x and y.
+    """
+
+    saved_as = "gp per task"
+    scaler_: Scaler
+
+    def fit(self, tasks: Tasks) -> Self:
+        """Take over the units."""
+        self.scaler_, self.trained_on_ = Scaler.fit(tasks), TrainedOn.of(tasks)
+        return self
+
+    @torch.no_grad()
+    def condition(self, context: Tasks) -> UserConditional:
+        """Each task under a kernel of its own."""
+        self._check_fitted()
+        scaled = self.scaler_.scale(context)
+        laid_out = padded(scaled)
+        found = [_search(scaled, batch) for batch in laid_out]
+        parts = [
+            part for batch, one in zip(laid_out, found, strict=True) for part in _under_its_kernel(scaled, batch, one)
+        ]
+        order = torch.cat([batch.tasks for batch in laid_out]).argsort()
+        evidence = torch.cat([one.evidence for one in found])[order]
+        return UserConditional(GridConditional(scaled, parts, evidence), self.scaler_, context)
+
+    def state(self) -> State:
+        """Its units, for a file."""
+        self._check_fitted()
+        return State(self.saved_as, {}, self.scaler_.as_tensors())
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The same again."""
+        method = cls()
+        method.scaler_ = Scaler.from_tensors(state.tensors)
+        return method
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "scaler_"):
+            raise NotFittedError("this GPPerTask knows no units yet: call fit(tasks) first.")
+
+
+class GridConditional(GaussianConditional):
+    """Tasks under the most probable kernel of each; their evidence is that of all kernels, by the belief in them."""
+
+    def __init__(self, context: Tasks, parts: list[ContextBatch], total: Float[Tensor, " m"]) -> None:
+        super().__init__(context, parts)
+        self.total = total
+
+    @property
+    def evidence(self) -> Evidence:  # type: ignore[override]
+        """The evidence of each task's context."""
+        return Evidence.of_total(self.total)
+
+
+class _Searched(NamedTuple):
+    """What each context says of the kernels: the most probable one, its factor, and the evidence of all of them."""
+
+    choice: Int[Tensor, " b"]
+    factor: Factor
+    evidence: Float[Tensor, " b"]
+
+
+@cache
+def _grid() -> tuple[Float[Tensor, "c 3"], Float[Tensor, " c"]]:
+    """Lengthscale, variance and noise of every kernel, and the logarithm of the belief in it."""
+    choices = torch.tensor(list(itertools.product(LENGTHS, VARIANCES, NOISES)), dtype=torch.float64)
+    belief = -(choices / torch.tensor(LIKELY, dtype=torch.float64)).log().square().sum(1) / (2 * SPREAD**2)
+    return choices, belief - belief.logsumexp(0)
+
+
+def _search(context: Tasks, batch: Padded) -> _Searched:
+    """Every context under every kernel, factored once: distances once, then a batch of matrices per lengthscale."""
+    choices, belief = _grid()
+    b, n = batch.mask.shape
+    names = [context.ids[i] for i in batch.tasks.tolist()]
+    x = batch.inputs.distinct[batch.inputs.index]
+    squares = (x[:, :, None] - x[:, None, :]).square().sum(-1)
+    eye, y = torch.eye(n, dtype=torch.float64), batch.y
+    best, choice = torch.full((b,), -torch.inf, dtype=torch.float64), torch.zeros(b, dtype=torch.int64)
+    L_best, jitter, scores = torch.zeros(b, n, n, dtype=torch.float64), torch.zeros(b, dtype=torch.float64), []
+    for same_length in torch.arange(len(choices)).split(len(VARIANCES) * len(NOISES)):
+        K = torch.exp(-squares / (2 * choices[same_length[0], 0] ** 2))
+        for some in same_length.split(max(MAX_ENTRIES // max(b * n * n, 1), 1)):
+            variance, noise = choices[some, 1:, None, None, None].unbind(1)
+            A = (1 + variance * K + noise * eye).reshape(len(some) * b, n, n)
+            L, added = factor(padded_identity(A, batch.mask.repeat(len(some), 1)), names * len(some))
+            half = torch.linalg.solve_triangular(L, y.repeat(len(some), 1, 1), upper=False)
+            logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            fit = -0.5 * (half.square().sum((-2, -1)) + context.p * logdet).reshape(len(some), b)
+            scores.append(belief[some, None] + fit)
+            highest, at = scores[-1].max(0)
+            better = highest > best
+            rows = (at * b + torch.arange(b))[better]
+            best[better], choice[better] = highest[better], some[at[better]]
+            L_best[better], jitter[better] = L[rows], added[rows]
+    evidence = torch.cat(scores).logsumexp(0) - 0.5 * context.p * batch.mask.sum(1) * LOG_2PI
+    return _Searched(choice, Factor(L_best, jitter), evidence)
+
+
+def _under_its_kernel(context: Tasks, batch: Padded, found: _Searched) -> Iterator[ContextBatch]:
+    """Contexts with their own kernels, by the noise that suits them."""
+    length, variance, noise = _grid()[0][found.choice].unbind(1)
+    for value in noise.unique().tolist():
+        chosen = torch.nonzero(noise == value)[:, 0]
+        own = _prior(context, _kernel(length[chosen], variance[chosen]), value)
+        known = Factor(found.factor.L[chosen], found.factor.jitter[chosen])
+        yield ContextBatch(own, batch.select(chosen), context, known)
+
+
+def _prior(context: Tasks, kernel: Kernel, noise: float) -> Prior:
+    return Prior(make_mean("zero", d=context.d, p=context.p, seed=0), kernel, noise, learn=())
+
+
+def _kernel(length: Float[Tensor, "*b"], variance: Float[Tensor, "*b"]) -> Kernel:
+    """`1 + v exp(−|x − x'|² / 2l²)`, one for all or one for each of several tasks."""
+    shape = length.shape
+    level = ConstantKernel(batch_shape=shape).double()
+    curve = ScaleKernel(RBFKernel(batch_shape=shape), batch_shape=shape).double()
+    level.constant = torch.ones(*shape, 1, dtype=torch.float64)
+    curve.outputscale, curve.base_kernel.lengthscale = variance, length[..., None, None]
+    return level + curve

@@ -1,0 +1,150 @@
+"""The one table of methods: how each is made, when it is tried, and how it is drawn. A new method is an entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from metaprior.errors import OptionError, UnknownNameError
+from metaprior.inference import KeptMethod
+from metaprior.methods.fpca import FPCA
+from metaprior.methods.hyper_posterior import HyperPosterior
+from metaprior.methods.learned import LearnedPrior
+from metaprior.methods.maml import MAML
+from metaprior.methods.mixture import Mixture
+from metaprior.methods.network import NeuralNetwork
+from metaprior.methods.per_task import GPPerTask
+from metaprior.methods.simple import ContextMean, LastValue
+from metaprior.methods.warped import Warped
+from metaprior.splits import Contexts, spare
+from metaprior.tasks import Tasks
+
+MANY = 400
+"""From so many tasks on, patients of few points are the rule: each counts the same, however often it was measured."""
+
+EPISODES = 2_000
+"""Tasks that MAML is trained on in all, with repetition."""
+
+Maker = Callable[[Tasks, int, Contexts | None], KeptMethod]
+"""A method that is about to learn from these tasks, with this seed, to be asked from such contexts."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method. Its place in the table is its place from simple to rich."""
+
+    make: Maker | None = None  # None: known to an experiment alone, which has figures of it
+    colour: str = "#6f747c"  # grey
+    rung: bool = False  # whether `auto` tries it …
+    least: int = 0  # … with so many tasks or more …
+    most: float = math.inf  # … and not with more than so many
+    compared: bool = False  # whether `compare` runs it where none are named
+    takes_task_x: bool = False  # whether it can use what is known of a task as a whole
+    alone: bool = False  # whether it needs no other tasks: a learned prior has to beat it
+    reference: bool = False  # to compare with, and not up for being the best of a table
+
+    def suits(self, tasks: int) -> bool:
+        """Whether `auto` tries it on so many tasks."""
+        return self.rung and self.least <= tasks <= self.most
+
+
+def _prior(mean: str, kernel: str, **options: Any) -> Maker:
+    def make(tasks: Tasks, seed: int, contexts: Contexts | None) -> LearnedPrior:
+        many = len(tasks) >= MANY
+        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8 if many else 4}
+        chosen |= {"weighting": "point" if many else "task", "gain": 1.0} | options
+        return LearnedPrior(mean, kernel, held_out=spare(len(tasks)), seed=seed, progress=False, **chosen)
+
+    return make
+
+
+def _deep(mean: str = "deep", kernel: str = "deep", **options: Any) -> Maker:
+    """With smooth starts, and enough features for a task's level, slow drift and quick changes."""
+    return _prior(mean, kernel, features=4, **options)
+
+
+def _warped(make: Maker) -> Maker:
+    return lambda tasks, seed, contexts: Warped(make(tasks, seed, contexts), seed=seed)
+
+
+def _fpca(tasks: Tasks, seed: int, contexts: Contexts | None) -> FPCA:
+    return FPCA(held_out=0.1 if len(tasks) >= MANY else None, seed=seed)
+
+
+def _mixture(tasks: Tasks, seed: int, contexts: Contexts | None) -> Mixture:
+    return Mixture(seed=seed)
+
+
+def _maml(tasks: Tasks, seed: int, contexts: Contexts | None) -> MAML:
+    epochs = min(max(EPISODES // len(tasks), 1), 200)
+    return MAML(max_epochs=epochs, patience=20, progress=False, **_asked(tasks, seed, contexts))
+
+
+def _network(tasks: Tasks, seed: int, contexts: Contexts | None) -> NeuralNetwork:
+    return NeuralNetwork(max_epochs=300, progress=False, **_asked(tasks, seed, contexts))
+
+
+def _asked(tasks: Tasks, seed: int, contexts: Contexts | None) -> dict[str, Any]:
+    """What a method that predicts single values takes: how it will be asked, where that is not at random."""
+    given = None if contexts is None or contexts.at_random else contexts
+    return {"contexts": given, "held_out": spare(len(tasks)) or 0.5, "seed": seed}
+
+
+_STUDENT = _deep(degrees=5.0)
+
+# Okabe and Ito's palette for the paper's methods and Tol's muted one for the rest: both safe for the colour-blind.
+METHODS: dict[str, Entry] = {
+    "last value": Entry(lambda *asked: LastValue(**_asked(*asked)), compared=True, alone=True, reference=True),
+    "context mean": Entry(lambda *asked: ContextMean(**_asked(*asked)), "#a9adb3", alone=True, reference=True),
+    "gp per task": Entry(lambda *asked: GPPerTask(), "#999933", rung=True, compared=True, alone=True),
+    "shared gp": Entry(_prior("constant", "matern"), "#44aa99", rung=True, compared=True),
+    "vanilla": Entry(_prior("zero", "rbf"), "#56b4e9", compared=True),
+    "neural network": Entry(_network, "#cc79a7", compared=True),
+    "maml": Entry(_maml, "#882255", compared=True),
+    "mean and last value": Entry(_prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, takes_task_x=True),
+    "fpca": Entry(_fpca, "#332288", rung=True, compared=True),
+    "warped fpca": Entry(_warped(_fpca), "#6699cc", rung=True),
+    "mixture": Entry(_mixture, "#aa4499", rung=True, least=100),  # of fewer, kinds cannot be told apart
+    "warped mixture": Entry(_warped(_mixture), "#ee99aa", rung=True, least=100),
+    "hyper-posterior": Entry(  # of more, one prior is known well enough
+        lambda tasks, seed, contexts: HyperPosterior(seed=seed), "#bb5566", rung=True, most=49, takes_task_x=True
+    ),
+    "learned kernel": Entry(_deep("zero", "deep"), "#009e73", compared=True, takes_task_x=True),
+    "learned mean": Entry(_deep("deep", "rbf"), "#e69f00", compared=True, takes_task_x=True),
+    # of fewer than 100 tasks, deep priors come in their most general forms only
+    "learned both": Entry(_deep(), "#0072b2", rung=True, least=100, compared=True, takes_task_x=True),
+    "student": Entry(_STUDENT, "#ddcc77", rung=True, least=100, takes_task_x=True),
+    "warped": Entry(_warped(_deep()), "#cc6677", rung=True, least=100, takes_task_x=True),
+    "warped student": Entry(_warped(_STUDENT), "#ee8866", rung=True, takes_task_x=True),
+    "eigenfunctions": Entry(
+        _prior("deep", "eigenfunctions + deep", gain=None), "#117733", rung=True, takes_task_x=True
+    ),
+}
+"""By name, the simplest first."""
+
+
+def add_methods(entries: Mapping[str, Entry]) -> None:
+    """More of them, after those that are there."""
+    twice = [name for name in entries if name in METHODS]
+    if twice:
+        raise OptionError(f"there is a method {twice[0]!r} already: choose another name.")
+    METHODS.update(entries)
+
+
+def make_method(name: str, tasks: Tasks, seed: int = 0, contexts: Contexts | None = None) -> KeptMethod:
+    """A method by name, ready to learn from these tasks.
+
+    contexts: how it will be asked. Where that is not at random, methods that predict single values take their variance
+    from held-out tasks split so, and MAML trains on such splits.
+    """
+    make = METHODS[name].make if name in METHODS else None
+    if make is None:
+        raise UnknownNameError("method", name, named_methods(lambda one: one.make is not None))
+    return make(tasks, seed, contexts)
+
+
+def named_methods(which: Callable[[Entry], bool]) -> tuple[str, ...]:
+    """The methods whose entry is such, the simplest first."""
+    return tuple(name for name, one in METHODS.items() if which(one))

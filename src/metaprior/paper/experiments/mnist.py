@@ -1,0 +1,322 @@
+"""MNIST image completion (Tab. S2): an image is a function of the pixel's coordinates; a few pixels are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from metaprior.data import load_digits, load_mnist
+from metaprior.inference import Method
+from metaprior.learning import OptimizerName
+from metaprior.methods import FPCA, LearnedPrior, MeanFitOnTarget, Mixture, NeuralNetwork
+from metaprior.paper.options import Options, derived_seeds
+from metaprior.paper.running import INITIALISATION, contexts_of, fit_maml, note_method, score_contexts, timed
+from metaprior.priors import CONFIGURATIONS
+from metaprior.report import Results
+from metaprior.scoring import evaluate
+from metaprior.seeds import generator_of
+from metaprior.splits import Given
+from metaprior.tasks import ContextTarget, Scaler, SharedInputs, Tasks
+
+SETTINGS = (3, 50, 300)
+QUICK_SETTINGS = (3, 10, 30)
+FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
+"""Noise floors (variances) to choose from."""
+
+HIDDEN = (128, 64)
+EPOCHS: dict[OptimizerName, int] = {"algorithm1": 1, "adam": 500, "lbfgs": 500}
+BRIEF = 100
+"""Epochs of the trainings that choose the noise floor."""
+
+JUDGES = 300
+"""Held-out images that the choices are made by."""
+
+FITTED = 1_000
+"""Test images that `mean fit on target` is run on: a network for each of 10,000 would take an hour."""
+
+SHOWN = 3
+"""Images in the figure."""
+
+KINDS, KIND_RANK, FEW = (10, 20, 30), 100, 10_000
+"""Numbers of kinds that a mixture may have, components of each, and images that its noise is chosen with."""
+
+
+def run(options: Options) -> Results:
+    """The whole experiment. The test images are touched only after every choice is made."""
+    chosen = options.chosen(tuple(METHODS))
+    seeds = derived_seeds(options.seed, ["held out", "contexts", "fitted images"])
+    images = _Images(options, seeds["held out"])
+    sizes = QUICK_SETTINGS if options.quick else SETTINGS
+    settings: dict[str, Any] = {
+        "seed": options.seed,
+        "quick": options.quick,
+        "data": "8 × 8 digits" if options.quick else "MNIST",
+        "optimizer": options.learned_by,
+        "meta_images": len(images.training) + len(images.held_out),
+        "held_out_images": len(images.held_out),
+        "test_images": len(images.test),
+        "hidden": list(HIDDEN),
+        "activation": "sigmoid",
+        "initialisation": INITIALISATION,
+        "training": {},
+    }
+    results = Results("mnist", settings)
+    experiment = _Experiment(images, sizes, seeds, options, results)
+    for name in chosen:
+        experiment.add(name)
+    experiment.show()
+    results.close()
+    return results
+
+
+class _Images:
+    """Images as tasks on one grid of pixels, with values in [0, 1]."""
+
+    def __init__(self, options: Options, seed: int) -> None:
+        if options.quick:
+            digits, _ = load_digits()
+            training, test, white = digits[300:], digits[:300], 16.0
+        else:
+            mnist = load_mnist(options.data)
+            training, test, white = mnist.train, mnist.test, 255.0
+        self.shape = tuple(test.shape[1:])
+        self.grid = pixels(*self.shape)
+        order = torch.randperm(len(training), generator=generator_of(seed))
+        held_out, rest = order.tensor_split([len(training) // 10])
+        self.held_out = self._tasks(training[held_out], white, "meta", held_out)
+        self.training = self._tasks(training[rest], white, "meta", rest)
+        self.test = self._tasks(test, white, "test", torch.arange(len(test)))
+
+    def _tasks(self, images: UInt8[Tensor, "m h w"], white: float, kind: str, numbers: Tensor) -> Tasks:
+        ids = [f"{kind} {i}" for i in numbers.tolist()]
+        return Tasks.on_grid(self.grid, images.flatten(1).double().div_(white), ids)
+
+
+class _Experiment:
+    """Fits each method and adds its rows."""
+
+    def __init__(
+        self, images: _Images, sizes: tuple[int, ...], seeds: dict[str, int], options: Options, results: Results
+    ) -> None:
+        self.images, self.sizes, self.seeds = images, sizes, seeds
+        self.options, self.results = options, results
+        self.contexts = contexts_of(images.test, sizes, seeds["contexts"])
+        self.judges = images.held_out.select(range(min(JUDGES, len(images.held_out))))
+        self.fitted: dict[str, Method] = {}
+        self.added: list[str] = []
+        self._floor: float | None = None
+
+    def add(self, name: str) -> None:
+        """One method's rows."""
+        if name in (*CONFIGURATIONS, "mean fit on target"):
+            _ = self.floor  # its time is its own
+        if name == "mean fit on target":
+            self._vanilla()
+        with timed(self.results, name):
+            method = self.fitted[name] if name in self.fitted else METHODS[name](self, name)
+            self.fitted[name] = method
+            self.added.append(name)
+            only = None
+            if name == "mean fit on target":
+                order = torch.randperm(len(self.images.test), generator=generator_of(self.seeds["fitted images"]))
+                only = order[: 50 if self.options.quick else FITTED].sort().values.tolist()
+            score_contexts(
+                self.results,
+                name,
+                method,
+                self.contexts,
+                only=only,
+                progress=self.options.progress,
+                beside_paper=not self.options.quick,
+            )
+        note_method(self.results.settings, name, method)
+
+    @property
+    def floor(self) -> float:
+        """The noise floor with the lowest held-out MSE of `learned both`, summed over ñ; the same for all methods.
+
+        Images are noise-free, so evidence alone always takes the smallest floor, and predicts badly between pixels.
+        """
+        if self._floor is None:
+            with timed(self.results, "choice of the noise floor"):
+                tried = {floor: self._mse(self._learned("learned both", floor, brief=True)) for floor in FLOORS}
+            self._floor = min(FLOORS, key=lambda floor: sum(tried[floor]))
+            self.results.settings |= {
+                "noise_floor": self._floor,
+                "noise_floor_chosen_by": "held-out MSE of learned both, summed over the ñ; the same for all methods",
+                "held_out_mse_by_noise_floor": _rounded(tried),
+            }
+        return self._floor
+
+    def show(self) -> None:
+        """The first test images as each method completes them, for the figure."""
+        test, (h, w) = self.images.test.select(range(SHOWN)), self.images.shape
+        curves = self.results.curves
+        curves["truth"] = test.y.reshape(SHOWN, h, w).numpy()
+        everywhere = Tasks.from_inputs([self.images.grid] * SHOWN, test.ids)
+        for n, (context, _) in self.contexts.items():
+            context = context.select(range(SHOWN))
+            seen = torch.zeros(SHOWN, h, w, dtype=torch.bool)
+            row, column = context.x.long().unbind(1)
+            seen[context.task_of_row, row, column] = True
+            curves[f"{n} mask"] = seen.numpy()
+            for name in self.added:
+                mean = self.fitted[name].predict(context, everywhere).mean
+                curves[f"{name} {n} mean"] = mean.reshape(SHOWN, h, w).numpy()
+
+    def network(self, name: str) -> Method:
+        network = NeuralNetwork(
+            contexts=Given(self._contexts),
+            held_out=self.images.held_out,
+            seed=self.options.seed,
+            max_epochs=self._epochs("lbfgs"),
+            progress=self._label(name),
+            hidden=HIDDEN,
+        )
+        return network.fit(self.images.training)
+
+    def fit_on_target(self, name: str) -> Method:
+        own = MeanFitOnTarget(self._vanilla().prior_, seed=self.options.seed, hidden=HIDDEN, dtype=torch.float32)
+        return own.fit(self.images.test)
+
+    def learned(self, name: str) -> Method:
+        return self._learned(name, self.floor)
+
+    def maml(self, name: str) -> Method:
+        return fit_maml(self.images.training, self.options, self.judges, hidden=HIDDEN)
+
+    def fpca(self, name: str) -> Method:
+        return FPCA(held_out=self.images.held_out, progress=self._label(name)).fit(self.images.training)
+
+    def mixture(self, name: str) -> Method:
+        """Kinds of digits without labels: the noise by the error on held-out images, the kinds by their evidence."""
+        training, few = self.images.training, self.images.training.select(range(min(FEW, len(self.images.training))))
+        variance = float(Scaler.fit(few).y_scale.square())
+        rank = min(KIND_RANK, len(self.images.grid) // 2)
+        tried = {}
+        for noise in FLOORS[1:]:
+            brief = Mixture(KINDS[0], rank=rank, noise_floor=noise / variance, held_out=self.judges).fit(few)
+            tried[noise] = self._mse(brief)
+        best = min(tried, key=lambda noise: sum(tried[noise]))
+        options: dict[str, Any] = {"noise_floor": best / variance, "held_out": self.images.held_out}
+        options["progress"] = self._label(name)
+        mixture = Mixture(KINDS, rank=rank, seed=self.options.seed, **options).fit(training)
+        self.results.settings["mixture"] = {
+            "noise": best,
+            "held_out_mse_by_noise": _rounded(tried),
+            "kinds": len(mixture.models_),
+            "rank": rank,
+            "held_out_evidence_by_kinds": {str(one.kinds): round(one.held_out_evidence, 4) for one in mixture.tried_},
+            "notes": list(mixture.notes_),
+        }
+        return mixture
+
+    def _vanilla(self) -> LearnedPrior:
+        """The prior whose kernel and noise `mean fit on target` takes."""
+        if "vanilla" not in self.fitted:
+            with timed(self.results, "vanilla"):
+                self.fitted["vanilla"] = self._learned("vanilla", self.floor)
+        found = self.fitted["vanilla"]
+        assert isinstance(found, LearnedPrior)
+        return found
+
+    def _learned(self, name: str, floor: float, brief: bool = False) -> LearnedPrior:
+        optimizer = "lbfgs" if brief else self.options.learned_by
+        label = f"noise floor {floor:g}" if brief else name
+        gp = LearnedPrior(
+            *CONFIGURATIONS[name],
+            noise_floor=floor,
+            hidden=HIDDEN,
+            scale=False,
+            optimizer=optimizer,
+            max_epochs=min(BRIEF, self._epochs("lbfgs")) if brief else self._epochs(optimizer),
+            held_out=self.images.held_out,
+            seed=self.options.seed,
+            progress=self._label(label),
+        )
+        return gp.fit(self.images.training)
+
+    def linear_limit(self, name: str) -> Method:
+        """The GP with the training images' own mean and covariance, and the noise that suits held-out images best."""
+        moments = grid_moments(self.images.training)
+        limits = {noise: linear_limit(self.images.training, noise, moments) for noise in FLOORS}
+        tried = {noise: self._mse(gp) for noise, gp in limits.items()}
+        best = min(FLOORS, key=lambda noise: sum(tried[noise]))
+        self.results.settings |= {"linear_limit_noise": best, "held_out_mse_by_linear_limit_noise": _rounded(tried)}
+        return limits[best]
+
+    def _label(self, name: str) -> str | bool:
+        return name if self.options.progress else False
+
+    def _mse(self, method: Method) -> list[float]:
+        return [evaluate(method, *split).summary("mse").mean for split in self._contexts(self.judges).values()]
+
+    def _contexts(self, tasks: Tasks) -> dict[str, ContextTarget]:
+        some = tasks.select(range(min(JUDGES, len(tasks))))
+        return {str(n): some.context_target(n, self.seeds["contexts"] + n) for n in self.sizes}
+
+    def _epochs(self, optimizer: OptimizerName) -> int:
+        return min(EPOCHS[optimizer], BRIEF) if self.options.quick else EPOCHS[optimizer]
+
+
+METHODS: dict[str, Callable[[_Experiment, str], Method]] = {
+    "neural network": _Experiment.network,
+    "mean fit on target": _Experiment.fit_on_target,
+    **dict.fromkeys(CONFIGURATIONS, _Experiment.learned),
+    "maml": _Experiment.maml,
+    "fpca": _Experiment.fpca,
+    "mixture": _Experiment.mixture,
+    "linear limit": _Experiment.linear_limit,
+}
+"""The rows, each with what fits it."""
+
+
+def pixels(height: int, width: int) -> Float[Tensor, "n 2"]:
+    """The coordinates of all pixels, row by row."""
+    return torch.cartesian_prod(torch.arange(height), torch.arange(width)).double()
+
+
+Moments = tuple[Float[Tensor, " n"], Float[Tensor, "n n"]]
+
+
+def grid_moments(tasks: Tasks) -> Moments:
+    """Mean and covariance, over the tasks, of their values on the grid."""
+    batch = SharedInputs.of(torch.arange(len(tasks)), tasks.x[: int(tasks.sizes[0])], tasks.y.view(len(tasks), -1, 1))
+    return batch.mean[0, :, 0], batch.scatter[0]
+
+
+def linear_limit(training: Tasks, noise: float, moments: Moments | None = None) -> LearnedPrior:
+    """The GP with the tasks' own mean and covariance on their grid: what a Gaussian can reach."""
+    mean, covariance = moments or grid_moments(training)
+    width = int(training.x[: len(mean), 1].max()) + 1
+    some = training.select(range(min(100, len(training))))
+    at = GridKernel(covariance, width)
+    return LearnedPrior(lambda x: mean[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None).fit(some)
+
+
+class GridKernel(Kernel):  # type: ignore[misc]
+    """A covariance given as a matrix over the pixels of an image."""
+
+    def __init__(self, covariance: Float[Tensor, "n n"], width: int) -> None:
+        super().__init__()
+        self.register_buffer("matrix", covariance)
+        self.width = width
+
+    def position(self, x: Float[Tensor, "*n 2"]) -> Tensor:
+        """The number of each pixel."""
+        row, column = x.long().unbind(-1)
+        return row * self.width + column
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        first, second = self.position(x1), self.position(x2)
+        values: Tensor = self.matrix[first, second] if diag else self.matrix[first[..., :, None], second[..., None, :]]
+        return values
+
+
+def _rounded(tried: dict[float, list[float]]) -> dict[str, list[float]]:
+    return {f"{noise:g}": [round(mse, 5) for mse in found] for noise, found in tried.items()}

@@ -1,0 +1,64 @@
+"""Chapters: what a page says of some results, and the figures that are drawn of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+
+from metaprior.output import write_whole
+from metaprior.report.figures.common import Curves
+from metaprior.report.figures.performance import performance
+from metaprior.report.methods import Row
+
+
+class Picture(NamedTuple):
+    """A figure: how it is drawn (None where rows or curves lack what it takes), and the words below it."""
+
+    draw: Callable[[list[Row], Curves], Figure | None]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One set of results on a page. all_tables: every metric is shown, not only those with figures beside them."""
+
+    title: str
+    description: str = ""
+    pictures: Mapping[str, Picture] = field(default_factory=dict)  # by file name
+    all_tables: bool = False
+
+
+COMPARISON = Chapter(
+    "Comparison of priors on your tasks",
+    "Every method was fitted without each fold of the tasks and scored on that fold, from the same contexts. The "
+    "row 'the choice' is what would have been chosen without looking: by log density within the other folds. "
+    "Figures are means over tasks ± one standard error; bold is the best of its column.",
+    {
+        "performance": Picture(
+            performance, "Error and likelihood of each method on tasks that it had not seen, by context points."
+        )
+    },
+    all_tables=True,
+)
+
+
+def draw_figures(chapter: Chapter, rows: list[Row], curves: Curves, folder: Path) -> list[Path]:
+    """Every figure of a chapter that rows and curves suffice for, as PNG and SVG.
+
+    One that they do not suffice for is removed if an earlier run left it there.
+    """
+    written = []
+    for name, picture in chapter.pictures.items():
+        figure = picture.draw(rows, curves)
+        for path in (folder / f"{name}.png", folder / f"{name}.svg"):
+            if figure is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=150))
+                written.append(path)
+    return written
