@@ -12,8 +12,8 @@ from metaprior.baselines import FPCA
 from metaprior.cli.common import Screen, described, figure_text, shown_range
 from metaprior.methods import LearnedPrior, Mixture
 from metaprior.model import load
-from metaprior.output import prepare_folder, write_whole
-from metaprior.report import model_figures, write_model_page
+from metaprior.output import prepare_folder
+from metaprior.report import model_figures, write_figure, write_model_page
 from metaprior.selection import Auto, portrait
 from metaprior.tasks import TrainedOn
 
@@ -52,7 +52,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         pictures = {}
         for name, figure in model_figures(portrait(method, trained_on), gp.scores_, names).items():
             pictures[name] = folder / f"{name}.png"
-            write_whole(pictures[name], lambda part, figure=figure: figure.savefig(part, format="png", dpi=130))  # type: ignore[misc]
+            write_figure(figure, pictures[name], 130)
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
         screen.say(f"pictures: {folder / 'model.html'}")
 

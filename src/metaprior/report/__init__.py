@@ -2,6 +2,7 @@
 
 from metaprior.report.claims import terminal_claims
 from metaprior.report.figures import draw_figures
+from metaprior.report.figures.common import write_figure
 from metaprior.report.figures.model import model_figures, task_figure
 from metaprior.report.page import write_model_page, write_page
 from metaprior.report.tables import markdown_tables, terminal_tables
@@ -13,6 +14,7 @@ __all__ = [
     "task_figure",
     "terminal_claims",
     "terminal_tables",
+    "write_figure",
     "write_model_page",
     "write_page",
 ]

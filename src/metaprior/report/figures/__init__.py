@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from metaprior.output import write_whole
 from metaprior.report.figures import few, icu, mnist, sinusoid, step, theory
-from metaprior.report.figures.common import Curves
+from metaprior.report.figures.common import Curves, write_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
 
@@ -43,6 +41,6 @@ def draw_figures(experiment: str, rows: list[Row], curves: Curves, folder: Path)
             if figure is None:
                 path.unlink(missing_ok=True)
             else:
-                write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=150))
+                write_figure(figure, path, 150)
                 written.append(path)
     return written
