@@ -150,7 +150,7 @@ class MetaGP(KeptMethod):
                 )
             return super().predict(context, at)
         self._check_fitted()
-        table, notes = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+        table, notes, _ = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
         _warn(notes)
         return table
 
