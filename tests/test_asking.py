@@ -124,7 +124,7 @@ def test_a_grid_of_moments_and_doses_from_the_command_line(dated):
     run("predict", "m", "t.csv", "--at", at, "--out", "p.csv")
     assert csv.read_csv("p.csv")["dose"].to_pylist() == [7]
     found = run("evaluate", "m", "t.csv", "--context-until", "time=2020-03-28T12:00")
-    assert "time ≤" in found.stdout
+    assert "from time ≤ 2020-03-28T12:00:00" in found.stdout
     many = ",".join(f"{dose}" for dose in range(300))  # too long for the name of a file
     run("predict", "m", "t.csv", "--at", f"time=2020-03-29,dose={many}", "--out", "p.csv")
     assert csv.read_csv("p.csv").num_rows == 5 * 300
@@ -189,13 +189,13 @@ def test_a_suffix_may_be_taken_too(awkward):
     assert list(gp.predict(table, [1.5]).columns) == header
 
 
-def test_names_that_the_font_lacks_are_drawn_without_a_word(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("task", "x", "y"), [("患者🙂", "小时", "脉搏"), ("$_$", "cost in $", r"$\foo$")])
+def test_names_that_the_font_lacks_or_takes_for_mathematics_are_drawn_without_a_word(task, x, y, tmp_path, monkeypatch):
     """Warnings are errors here."""
     monkeypatch.chdir(tmp_path)
-    rows = [(f"患者{k}🙂", t, k + t) for k in range(5) for t in range(4)]
-    table = pd.DataFrame(rows, columns=["患者", "小时", "脉搏"])
+    table = pd.DataFrame([(f"{task} {k}", t, k + t) for k in range(5) for t in range(4)], columns=[task, x, y])
     table.to_csv("t.csv", index=False)
-    gp = MetaGP("constant", "rbf", **QUICK).fit(table, task="患者", x="小时", y="脉搏")
+    gp = MetaGP("constant", "rbf", **QUICK).fit(table, task=task, x=x, y=y)
     gp.save("m")
     found = run("predict", "m", "t.csv", "--at", "1,2", "--out", "p.csv", "--plot", "plots", "--quiet")
     assert found.output == ""

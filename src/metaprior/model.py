@@ -138,10 +138,10 @@ class MetaGP(KeptMethod):
         """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all.
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
-        upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
-        quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from their own
-        points alone). What a reader of the table should know (tasks unlike the past ones, rows that were left out) is
-        said in warnings, of the category `MetapriorWarning`.
+        upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
+        (the rows without targets). wanted: level=0.9, latent=False, quantiles=(), samples=0, seed=0, missing="error",
+        fallback=False (tasks unlike the past ones: from their own points alone). What a reader of the table should know
+        (tasks unlike the past ones, rows that were left out) is said in warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
             if wanted:

@@ -33,6 +33,11 @@ def write_figure(figure: Figure, path: Path, dpi: int) -> None:
         write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=dpi))
 
 
+def plain(name: str) -> str:
+    """A user's name for a figure: dollars in it are no mathematics."""
+    return name.replace("$", r"\$")
+
+
 def named(curves: Curves, last: str) -> tuple[list[str], list[str]]:
     """The methods and the settings that have a curve `METHOD SETTING LAST`, each in order of appearance."""
     pairs = [key.rsplit(" ", 2)[:2] for key in curves if key.count(" ") >= 2 and key.endswith(f" {last}")]
