@@ -55,8 +55,8 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
 def check_out(out: Path, table: str, start: str | None, overwrite: bool) -> None:
     """Whether nothing is lost by the model, nor by what is kept of the training meanwhile."""
     check_model_file(out, table, overwrite, start)
-    is_checkpoint = lambda path: kind_of(path) == CHECKPOINT  # noqa: E731
-    check_file(_checkpoint_of(out), files_read(table), ours=is_checkpoint, overwrite=overwrite)
+    checkpoint, reads = _checkpoint_of(out), files_read(table)
+    check_file(checkpoint, reads, ours=lambda path: kind_of(path) == CHECKPOINT, overwrite=overwrite)
 
 
 def _checkpoint_of(out: Path) -> Path:
