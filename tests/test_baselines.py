@@ -188,7 +188,7 @@ def test_random_contexts_go_as_far_as_there_are_points():
 def test_independent_gaussians_add_up():
     points = Tasks.from_inputs([[0.0, 1.0], [0.0]])
     mean, variance = torch.tensor([[0.0], [1.0], [2.0]]).double(), torch.tensor([[1.0], [4.0], [0.25]]).double()
-    answer = IndependentGaussians(points, mean, variance)
+    answer = IndependentGaussians(points, mean, variance.sqrt())
     y = torch.tensor([0.5, 0.5, 2.5])
     single = answer.log_density(y)[:, 0]
     assert answer.joint_log_density(y).tolist() == pytest.approx([float(single[:2].sum()), float(single[2])])

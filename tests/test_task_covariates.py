@@ -275,10 +275,16 @@ def test_values_are_compared_as_they_are_written():
             bare.with_task_x(wrong)
 
 
-def test_a_points_table_has_all_of_them_or_none(gp):
-    points = pd.DataFrame({"chick": ["c0"], "day": [3.0], "diet": ["rich"]})
-    with pytest.raises(DataError, match="'diet' but not all of diet, size"):
-        gp.predict(chicks(3), points)
+def test_either_table_may_have_them(gp):
+    """The known rows, the points, or some of them in each; `Tasks` are taken so too."""
+    table = chicks(3)
+    points = table.loc[[0, 6, 12], ["chick", "day", "diet", "size"]].reset_index(drop=True)
+    expected = gp.predict(table, points[["chick", "day"]])
+    for known, asked in ((["diet"], ["size"]), (["diet", "size"], ["diet"]), ([], ["diet", "size"])):
+        found = gp.predict(table[["chick", "day", "weight", *known]], points[["chick", "day", *asked]])
+        pd.testing.assert_frame_equal(found, expected)
+    with pytest.raises(DataError, match="no column 'size'"):
+        gp.predict(table[["chick", "day", "weight"]], points[["chick", "day", "diet"]])
 
 
 def test_tasks_without_inputs_keep_what_is_known_of_them(gp):
@@ -322,8 +328,8 @@ def test_learning_goes_on_with_the_levels_of_the_model(tmp_path):
     model = str(tmp_path / "m.metaprior")
     given = [*names, "--task-x", "diet,size", "--out", model, "--mean", "deep", "--kernel", "rbf", "--epochs", "10"]
     assert run(app, ["fit", str(tmp_path / "chicks.csv"), *given]).exit_code == 0
-    more = ["fit", str(tmp_path / "rich.csv"), *names, "--from", model, "--out", model, "--epochs", "10"]
-    found = run(app, more)
+    more = ["fit", str(tmp_path / "rich.csv"), *names, "--from", model, "--out", model, "--overwrite"]
+    found = run(app, [*more, "--epochs", "10"])
     assert found.exit_code == 0, found.output
     assert load(model).trained_on_.columns.task_x[0].levels == ("none", "plain", "rich")
     with pytest.raises(OptionError, match="has the task columns diet, size"):

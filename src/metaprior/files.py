@@ -116,6 +116,17 @@ def read_state(path: Path) -> State:
     return State(header["kind"], header["structure"], tensors, header["about"])
 
 
+def saved_in(path: Path) -> str | None:
+    """What a file of ours holds, by its header alone; None where it is no such file."""
+    try:
+        if path.is_file():
+            with safe_open(path, framework="pt") as file:
+                return str(json.loads((file.metadata() or {})["metaprior"])["kind"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        pass
+    return None
+
+
 def _header(path: Path, text: str) -> dict[str, Any]:
     try:
         header = json.loads(text)

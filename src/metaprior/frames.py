@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaprior.errors import DataError, OptionError
+from metaprior.errors import DataError, NumericalError, OptionError
 from metaprior.inference import Gathered, Posterior
 from metaprior.tasks import Columns, Missing, Tasks, as_written, holds_dates, task_columns, task_ids
 
@@ -19,6 +19,15 @@ Array = np.ndarray[Any, Any]
 
 IMPLAUSIBLE = 0.02
 """A context that fewer than so many of the past ones were as unlikely as is not of their kind."""
+
+MOMENTS = ("mean", "sd", "lower", "upper")
+"""What every table of predictions has, in this order, after the task and input columns."""
+
+MOST_DRAWN = 200_000_000
+"""Values of all draws together: they have to fit in memory."""
+
+MOST_COLUMNS = 100_000
+"""Draws of a table, each of which is a column."""
 
 MOST_TOGETHER = 5_000
 """Points of one task that draws are taken at together: their covariance has the square of that."""
@@ -45,10 +54,11 @@ class Wanted(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """A table of predictions, and what a reader of it should know."""
+    """A table of predictions, what a reader of it should know, and the points that it is of."""
 
     table: Any
     notes: tuple[str, ...]
+    points: Tasks
 
 
 def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Predicted:
@@ -62,7 +72,7 @@ def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wa
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
-    _check_size(points, wanted.samples)
+    _check_size(points, len(columns.y), wanted.samples)
     conditional = method.condition(context)
     posterior, usual = conditional.at(points), conditional.plausibility
     if columns.task_x:
@@ -72,18 +82,30 @@ def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wa
         posterior, said = _unlike(method, context, points, posterior, strange, wanted.fallback)
         notes = (*notes, said)
     found = predicted_columns(posterior, columns.y, wanted)
+    _check_finite(found, points)
     if usual is not None:
         found["plausibility"] = usual[points.task_of_row].numpy()
-    taken = [name for name in (*columns.task, *columns.x) if name in found]
-    if taken:
-        raise DataError(f"the column {taken[0]!r} would be overwritten by the prediction's: rename it.")
+    found = {named_apart(name, columns): values for name, values in found.items()}
     inputs = {name: _as_given(frame, name, points.x[:, k].numpy()) for k, name in enumerate(columns.x)}
     names = _identities(points, columns.task) | inputs
     written = nw.from_dict(names | found, backend=nw.get_native_namespace(frame))
     blank = int((context.sizes == 0).sum())
     if blank:
         notes = (*notes, f"{blank:,} of {len(points):,} tasks have no known rows: they get the prior.")
-    return Predicted(_as_dates(written, frame, columns.x).to_native(), notes)
+    return Predicted(_as_dates(written, frame, columns.x).to_native(), notes, points)
+
+
+def named_apart(name: str, columns: Columns) -> str:
+    """What a column of a prediction is called: where a task or input column has that name, it is `…_predicted`."""
+    while name in (*columns.task, *columns.x):
+        name += "_predicted"
+    return name
+
+
+def header_of(columns: Columns) -> list[str]:
+    """How the header of a table of predictions begins."""
+    first = "" if len(columns.y) == 1 else f"{columns.y[0]}_"
+    return [*columns.task, *columns.x, *(named_apart(first + name, columns) for name in MOMENTS)]
 
 
 def _unlike(
@@ -93,14 +115,19 @@ def _unlike(
     names = ", ".join(str(points.ids[i]) for i in strange[:3].tolist()) + (", …" if len(strange) > 3 else "")
     said = f"{len(strange):,} of {len(points):,} tasks are unlike those the prior was learned from ({names})"
     if not fallback:
-        return posterior, f"{said}: see the column plausibility, or ask for a fallback to their own points alone."
+        column = named_apart("plausibility", points.columns)
+        return posterior, f"{said}: see the column {column}, or ask for a fallback to their own points alone."
     alone = method.fallback_.predict(context.select(strange), points.select(strange))
     parts = [(torch.arange(len(points)), posterior), (strange, alone)]
     return Gathered(points, parts), f"{said}: they are predicted from their own points alone."
 
 
-def _check_size(points: Tasks, samples: int) -> None:
-    """Draws of whole functions take a covariance of all of a task's points."""
+def _check_size(points: Tasks, targets: int, samples: int) -> None:
+    """Draws of whole functions take a covariance of all of a task's points, and are all in memory."""
+    values = max(len(points.x) * targets, 1)
+    possible = min(MOST_DRAWN // values, MOST_COLUMNS)
+    if samples > possible:
+        raise OptionError(f"{samples:,} samples of {values:,} values are too many: give at most {possible:,}.")
     largest = int(points.sizes.max()) if len(points) else 0
     if samples and largest > MOST_TOGETHER:
         raise OptionError(
@@ -108,11 +135,22 @@ def _check_size(points: Tasks, samples: int) -> None:
         )
 
 
+def _check_finite(found: dict[str, Array], points: Tasks) -> None:
+    """Known values that are too far from all past ones overflow: the task is told."""
+    bad = np.logical_or.reduce([~np.isfinite(values) for values in found.values()])
+    if bad.any():
+        task = points.ids[int(points.task_of_row[int(bad.argmax())])]
+        raise NumericalError(
+            f"task {task!r} cannot be predicted: its values are too large beside those that the model was trained on. "
+            "Are they in the same units?"
+        )
+
+
 def predicted_columns(posterior: Posterior, targets: Sequence[str], wanted: Wanted) -> dict[str, Array]:
     """mean, sd, lower and upper, then quantiles and samples; with the target's name before where there are several."""
     about = posterior.function if wanted.latent else posterior
     lower, upper = about.interval(wanted.level)
-    found: dict[str, Tensor] = {"mean": about.mean, "sd": about.sd, "lower": lower, "upper": upper}
+    found = dict(zip(MOMENTS, (about.mean, about.sd, lower, upper), strict=True))
     if wanted.quantiles:
         values = about.quantiles(list(wanted.quantiles))
         found |= {f"q{q:g}": value for q, value in zip(wanted.quantiles, values, strict=True)}
@@ -129,13 +167,16 @@ def _tasks(
 ) -> tuple[Tasks, Tasks, tuple[str, ...]]:
     """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
     about = tuple(one.name for one in columns.task_x)
-    absent = [name for name in (*columns.task, *columns.x, *columns.y, *about) if name not in frame.columns]
+    tables = [frame, nw.from_native(at, eager_only=True)] if _is_table(at) else [frame]
+    said = {name for table in tables for name in table.columns}  # the points may say what a task is as a whole
+    absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
+    absent += [name for name in about if name not in said]
     if absent:
         raise DataError(
             f"the table has no column {absent[0]!r}, which the model was trained on. Its columns: "
             f"{', '.join(map(str, frame.columns))}."
         )
-    curves, tables = columns._replace(task_x=()), [frame]
+    curves = columns._replace(task_x=())
     if isinstance(at, str):
         if at != "missing":
             raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
@@ -143,13 +184,13 @@ def _tasks(
     else:
         given, notes = _known(frame, curves, missing)
         if _is_table(at):
-            tables.append(nw.from_native(at, eager_only=True))
             points = _points(tables[-1], curves, missing, "the points")
             notes = (*notes, *points.notes)
         else:
             ids = task_ids(frame, columns.task)
             points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
-            points = replace(points, columns=curves)
+            dated = tuple(name for name in columns.x if holds_dates(frame, name))
+            points = replace(points, columns=curves, dated=dated)
         context, points = _together(given, points)
     if about:
         points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
@@ -159,13 +200,10 @@ def _tasks(
 
 def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Tasks) -> dict[str, list[Any]]:
     """What the tables say of each task as a whole, in any of its rows; None where they say nothing."""
-    about = [one.name for one in columns.task_x]
     known: dict[tuple[Any, str], Any] = {}
     for table in tables:
-        has = [name for name in about if name in table.columns]
-        if has and len(has) < len(about):
-            raise DataError(f"the points have {has[0]!r} but not all of {', '.join(about)}: give all of them, or none.")
-        for name, values in task_columns(table, columns).items() if has else ():
+        has = columns._replace(task_x=tuple(one for one in columns.task_x if one.name in table.columns))
+        for name, values in task_columns(table, has).items():
             for task, value in zip(task_ids(table, columns.task), values, strict=True):
                 earlier = known.setdefault((_written(task), name), value)
                 if None not in (earlier, value) and as_written(earlier) != as_written(value):
@@ -173,7 +211,7 @@ def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Task
                         f"task {task!r} has {name} {earlier!r} in its known rows and {value!r} in the points."
                     )
                 known[_written(task), name] = value if earlier is None else earlier
-    return {name: [known.get((_written(task), name)) for task in points.ids] for name in about}
+    return {one.name: [known.get((_written(task), one.name)) for task in points.ids] for one in columns.task_x}
 
 
 def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, tuple[str, ...]]:
@@ -249,6 +287,8 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     empty = Tasks.empty(points.ids, points.d, p)
     if context is None:
         return empty, points
+    for name in {*context.dated} ^ {*points.dated}:
+        raise DataError(f"column {name!r} holds dates in one of the table and the points, and numbers in the other.")
     place = {_written(name): i for i, name in enumerate(context.ids)}
     at = [place.get(_written(name)) for name in points.ids]
     known = [i for i in at if i is not None]
@@ -284,14 +324,20 @@ def _as_dates(written: nw.DataFrame[Any], frame: nw.DataFrame[Any], names: Seque
     """Moments in the kind of column that the table has: whole days as dates, others in its time zone."""
     for name in names:
         kind, column = frame.schema[name], nw.col(name)
-        if kind == nw.Date and bool((written[name].dt.truncate("1d") == written[name]).all()):
+        if kind == nw.Date and _whole(written[name], "d"):
             written = written.with_columns(column.cast(nw.Date))
-        elif isinstance(kind, nw.Datetime) and kind.time_zone:
-            zoned = column.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone)
-            written = written.with_columns(zoned.cast(kind))
         elif isinstance(kind, nw.Datetime):
-            written = written.with_columns(column.cast(kind))
+            zoned = (
+                column.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone) if kind.time_zone else column
+            )
+            exact = kind.time_unit == "ns" or _whole(written[name], kind.time_unit)
+            written = written.with_columns(zoned.cast(kind) if exact else zoned)
     return written
+
+
+def _whole(moments: nw.Series[Any], unit: str) -> bool:
+    """Whether all of them are whole days, seconds, …"""
+    return bool((moments.dt.truncate(f"1{unit}") == moments).all())
 
 
 def _column(values: list[Any]) -> Array:

@@ -140,10 +140,10 @@ class MetaGP(KeptMethod):
         """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all.
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
-        upper. at: points, a second table, or "missing" (the rows without targets). wanted: level=0.9, latent=False,
-        quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from their own
-        points alone). What a reader of the table should know (tasks unlike the past ones, rows that were left out) is
-        said in warnings, of the category `MetapriorWarning`.
+        upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
+        (the rows without targets). wanted: level=0.9, latent=False, quantiles=(), samples=0, seed=0, missing="error",
+        fallback=False (tasks unlike the past ones: from their own points alone). What a reader of the table should know
+        (tasks unlike the past ones, rows that were left out) is said in warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
             if wanted:
@@ -152,7 +152,7 @@ class MetaGP(KeptMethod):
                 )
             return super().predict(context, at)
         self._check_fitted()
-        table, notes = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+        table, notes, _ = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
         _warn(notes)
         return table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,25 @@ def prepare_folder(folder: Path, option: str = "--out") -> None:
         ) from None
 
 
-def check_file(path: Path) -> None:
-    """Make sure that a file can be written there, before any work is done."""
+def check_file(path: Path, reads: Iterable[str], *, ours: Callable[[Path], bool], overwrite: bool) -> None:
+    """Make sure that a file can be written there and that nothing is lost by it, before any work is done.
+
+    reads: what the command reads, which it never replaces, whatever name it goes by. ours: whether a file that is there
+    is of the kind that such a command makes; any other is replaced only if the user says so (overwrite).
+    """
     if path.is_dir() or not path.parent.is_dir():
         raise OutputError(f"{path}: give the name of a file in a folder that exists.")
+    for name in reads:
+        if same_file(path, name):
+            raise OutputError(f"{path} is what this command reads ({name}), and would be lost: choose another --out.")
+    if os.path.lexists(path) and not overwrite and not ours(path):
+        raise OutputError(f"{path} exists, and would be lost: choose another --out, or replace it with --overwrite.")
     prepare_folder(path.parent)
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two names lead to one file that exists: also by another path, or by a link."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:

@@ -10,10 +10,10 @@ from rich.console import Console
 
 import metaprior
 from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
-from metaprior.cli.compare import compare_methods
+from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
-from metaprior.cli.fit import columns_of_start, fit_model, start_of
+from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.show import show_model
@@ -99,11 +99,12 @@ TaskXOption = Annotated[
 ]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace a file that --out would else leave alone.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The outcome as JSON on standard output.")]
 ContextOption = Annotated[str | None, typer.Option(help="Numbers of random context points, such as 1,3,5.")]
 UntilOption = Annotated[
-    str | None, typer.Option(help="Context: the points up to a value of an input, such as hour=24.")
+    str | None, typer.Option(help="Context: the points up to a value of an input, such as hour=24 or day=2020-03-01.")
 ]
 
 
@@ -128,18 +129,20 @@ def fit(
     delimiter: DelimiterOption = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
     seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
+    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
+    check_out(target, table, from_model, overwrite)
     start = start_of(from_model, mean, kernel)
     columns = named_columns(table, task, x, y, task_x)
     if start is not None:
         columns = columns_of_start(columns, start)
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
-    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
 
 
@@ -173,7 +176,11 @@ def predict(
     table: TableArgument,
     at: Annotated[
         str,
-        typer.Option(help="Where: START:STOP:STEP (with its end), a second table, or missing (rows without target)."),
+        typer.Option(
+            help="Where: 3, 1,2,3 or START:STOP:STEP (with its end); dates too, such as 2020-02-15:2020-03-15:7d "
+            "(steps in w, d, h, min, s); several inputs by name, such as hour=0:48:1,dose=5,10 (all combinations; a "
+            "part without a name is of the input before it); a second table; or missing (rows without target)."
+        ),
     ],
     out: Annotated[str, typer.Option(help="The table to write: .csv, .parquet, or - for standard output.")] = "-",
     level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
@@ -187,6 +194,7 @@ def predict(
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Condition on each task's rows and predict: mean, deviation and bounds, as a table."""
@@ -195,8 +203,8 @@ def predict(
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
-    screen = Screen(quiet)
-    predict_model(model, table, at, out, wanted, delimiter=delimiter, plot=plot, screen=screen)
+    screen, options = Screen(quiet), {"delimiter": delimiter, "plot": plot, "overwrite": overwrite}
+    predict_model(model, table, at, out, wanted, screen=screen, **options)  # type: ignore[arg-type]
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")
@@ -239,11 +247,13 @@ def compare(
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Which prior suits these tasks? Methods cross-validated over tasks; one sentence to act on."""
     screen = Screen(quiet, as_json)
+    check_outputs(report, out, table, overwrite)
     columns = named_columns(table, task, x, y, task_x)
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     names = split_names(methods) if methods else []

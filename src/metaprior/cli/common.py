@@ -7,15 +7,20 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from metaprior.data import COLUMNS, read_table
+from metaprior.cli.points import number_or_date
+from metaprior.data import COLUMNS, EMBEDDED, read_table
 from metaprior.errors import DataError, OptionError
+from metaprior.files import saved_in
+from metaprior.learning import CHECKPOINT
+from metaprior.output import check_file, same_file
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
-from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, in_days
+from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, check_targets
 
 
 class Screen:
@@ -74,6 +79,7 @@ def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | N
     """A table as tasks, and a word on what was seen."""
     found = read_table(table, delimiter)
     tasks = Tasks.from_table(found, **columns._asdict(), missing=missing)  # type: ignore[arg-type]
+    check_targets(tasks)
     x, y = ", ".join(columns.x), ", ".join(columns.y)
     about = f", given {', '.join(map(described, tasks.columns.task_x))}" if tasks.columns.task_x else ""
     sizes = tasks.sizes
@@ -108,19 +114,18 @@ def _oddities(tasks: Tasks) -> Iterator[str]:
                 yield f"column {name!r} is {float(column[0]):g} in every row."
 
 
-def number_or_date(text: str, option: str, form: str) -> float:
-    """A number, or a date such as 2020-03-01 as days since 1970."""
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        day = float(in_days(np.array(text.strip(), "datetime64[us]")))
-        if math.isfinite(day):
-            return day
-        raise ValueError
-    except ValueError:
-        raise OptionError(f"{option}: give {form} in numbers or dates, such as hour=24 or day=2020-03-01.") from None
+def files_read(*names: str) -> list[str]:
+    """Those of a command's inputs that are files: embedded tables are none, standard input may be one."""
+    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED]
+
+
+def check_model_file(out: Path, table: str, overwrite: bool, start: str | None = None) -> None:
+    """Whether a model may be written there: in the place of another one, but not of that which it goes on from."""
+
+    def is_other_model(path: Path) -> bool:
+        return saved_in(path) not in (None, CHECKPOINT) and not (start and same_file(path, start))
+
+    check_file(out, files_read(table), ours=is_other_model, overwrite=overwrite)
 
 
 def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
@@ -154,8 +159,12 @@ def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: 
     if context and until:
         raise OptionError("give --context or --context-until, not both.")
     if until:
-        name, _, value = until.partition("=")
-        return Until(name.strip(), number_or_date(value, f"--context-until {until}", "COLUMN=NUMBER"))
+        name, _, value = until.rpartition("=")
+        try:
+            return Until(name.strip(), number_or_date(value))
+        except OptionError:
+            form = "COLUMN=NUMBER or a date, such as hour=24, day=2020-03-01 or time=2020-03-01T06:00"
+            raise OptionError(f"--context-until {until}: give {form}.") from None
     if context:
         try:
             sizes = [int(part) for part in context.split(",")]

@@ -6,14 +6,24 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaprior.cli.common import Screen
+from metaprior.cli.common import Screen, check_model_file
+from metaprior.errors import OutputError
 from metaprior.methods import make_method
 from metaprior.model import MetaGP
-from metaprior.output import check_file, prepare_folder, write_whole
+from metaprior.output import prepare_folder, same_file, write_whole
 from metaprior.report import COMPARISON, Results, draw_figures, markdown_tables, terminal_tables, write_comparison
 from metaprior.selection import compare, described_scores
 from metaprior.splits import Contexts
 from metaprior.tasks import Tasks
+
+
+def check_outputs(folder: Path, out: Path | None, table: str, overwrite: bool) -> None:
+    """Whether results and model may be written there, before any work is done: not over the table that they are of."""
+    prepare_folder(folder, "--report")
+    if same_file(folder / "tasks.parquet", table):
+        raise OutputError(f"{table} is where the results of each task would be written: choose another --report.")
+    if out is not None:
+        check_model_file(out, table, overwrite)
 
 
 def compare_methods(
@@ -21,9 +31,6 @@ def compare_methods(
     out: Path | None, screen: Screen,
 ) -> None:  # fmt: skip
     """Cross-validate, write results and report, say which prior to use, and keep it if asked."""
-    prepare_folder(folder, "--report")
-    if out is not None:
-        check_file(out)
     start = time.perf_counter()
     found = compare(tasks, contexts, methods=methods, folds=folds, seed=seed, progress=not screen.quiet)
     settings = {

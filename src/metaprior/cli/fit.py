@@ -6,8 +6,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, figure_text
+from metaprior.cli.common import Screen, check_model_file, figure_text, files_read
 from metaprior.errors import OptionError
+from metaprior.files import saved_in
+from metaprior.learning import CHECKPOINT
 from metaprior.model import MetaGP, load
 from metaprior.output import check_file
 from metaprior.selection import Auto, held_out_scores
@@ -17,8 +19,7 @@ from metaprior.tasks import Columns, Tasks
 
 def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resume: bool, screen: Screen) -> None:
     """Meta-learn, score on tasks that had no say in it, and write the model."""
-    check_file(out)
-    checkpoint = out.with_name(f".{out.name}.checkpoint")
+    checkpoint = _checkpoint_of(out)
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
     auto = gp.mean is None and gp.kernel is None
@@ -49,6 +50,17 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at {where} --out predictions.csv")
     found = {"chosen": gp.method_.chosen_} if auto else {"epochs": gp.training_.epochs, "scores": gp.scores_}
     screen.result({"model": str(out), "tasks": len(tasks), **found})
+
+
+def check_out(out: Path, table: str, start: str | None, overwrite: bool) -> None:
+    """Whether nothing is lost by the model, nor by what is kept of the training meanwhile."""
+    check_model_file(out, table, overwrite, start)
+    checkpoint, reads = _checkpoint_of(out), files_read(table)
+    check_file(checkpoint, reads, ours=lambda path: saved_in(path) == CHECKPOINT, overwrite=overwrite)
+
+
+def _checkpoint_of(out: Path) -> Path:
+    return out.with_name(f".{out.name}.checkpoint")
 
 
 def _roles(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Roles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from metaprior.cli.common import Screen, number_or_date, warn_range
-from metaprior.data import check_output, read_table, write_table
-from metaprior.errors import OptionError
-from metaprior.frames import Wanted, predict_table
+from metaprior.cli.common import Screen, files_read, warn_range
+from metaprior.cli.points import points_at
+from metaprior.data import EMBEDDED, check_output, read_table, write_table
+from metaprior.errors import MetapriorError, OptionError
+from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
-from metaprior.output import prepare_folder, write_whole
-from metaprior.report import task_figure
-from metaprior.tasks import Columns, Tasks
+from metaprior.output import check_file, prepare_folder
+from metaprior.report import task_figure, write_figure
+from metaprior.tasks import Columns, TrainedOn
 
 LONGEST = 60
 """Letters of a task's name in the name of its picture."""
@@ -33,6 +34,7 @@ def predict_model(
     *,
     delimiter: str | None,
     plot: Path | None,
+    overwrite: bool,
     screen: Screen,
 ) -> None:
     """Predictions of every task of a table, as a table."""
@@ -40,16 +42,20 @@ def predict_model(
     check_output(out)
     method = load(model)
     columns = method.trained_on_.columns
+    if out != "-":
+        check_file(
+            Path(out), files_read(model, table, at), ours=partial(_is_prediction, columns=columns), overwrite=overwrite
+        )
     if plot is not None:
         if len(columns.x) != 1 or len(columns.y) != 1:
             raise OptionError("--plot draws one target over one input column.")
         prepare_folder(plot, "--plot")
     given = read_table(table, delimiter)
-    where = _where(at, columns.x, delimiter)
-    found, notes = predict_table(method, columns, given, where, wanted)
+    where = _where(at, method.trained_on_, delimiter)
+    found, notes, points = predict_table(method, columns, given, where, wanted)
     for note in notes:
         screen.say(f"note: {note}")
-    warn_range(method.trained_on_, _inputs(found, columns), screen)
+    warn_range(method.trained_on_, points.without_task_x(), screen)
     write_table(found, out)
     if out != "-":
         tasks = len(_positions(found, columns.task))
@@ -58,50 +64,44 @@ def predict_model(
         _plot_tasks(found, given, columns, wanted.level, plot, screen)
 
 
-def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
-    """Where to predict: `start:stop:step` with its end, a second table, or `missing`."""
+def _where(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
+    """Where to predict: a second table, `missing`, or points."""
     if at == "missing":
         return at
-    if ":" not in at or Path(at).exists():
+    if at == "-" or at in EMBEDDED or os.path.exists(at):
         return read_table(at, delimiter)
-    parts = at.split(":")
-    if len(parts) != 3:
-        raise OptionError(f"--at {at}: give START:STOP:STEP in numbers or dates, a table, or 'missing'.")
-    start, stop, step = (number_or_date(part, f"--at {at}", "START:STOP:STEP") for part in parts)
-    if len(names) != 1:
-        raise OptionError(f"--at {at}: a range is of one input column; the model has {len(names)}. Give a table.")
-    if not (0 < step < math.inf and start <= stop and math.isfinite(stop - start)):
-        raise OptionError(f"--at {at}: give a step above 0 and a stop that is not before the start.")
-    count = math.floor((stop - start) / step + 1e-9) + 1
-    if count > 1_000_000:
-        raise OptionError(f"--at {at}: {count:,} points for each task are too many; give a larger step.")
-    return start + step * np.arange(count)
+    return points_at(at, trained_on.columns.x, trained_on.dated)
 
 
-def _inputs(found: pa.Table, columns: Columns) -> Tasks:
-    """The points of a table of predictions."""
-    names = {"task": columns.task, "x": columns.x, "y": found.column_names[len(columns.task) + len(columns.x)]}
-    return Tasks.from_table(found, **names)
+def _is_prediction(path: Path, columns: Columns) -> bool:
+    """Whether a file is a table of predictions by a model of these columns."""
+    header = header_of(columns)
+    try:
+        return list(read_table(str(path)).column_names[: len(header)]) == header
+    except MetapriorError:
+        return False
 
 
 def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, screen: Screen) -> None:
     (x,), (y,) = columns.x, columns.y
-    arrays = {name: found[name].to_numpy() for name in (x, "mean", "lower", "upper")}
+    mean, _, lower, upper = header_of(columns)[-4:]
+    drawn = {"x": x, "mean": mean, "lower": lower, "upper": upper}
+    arrays = {name: found[column].to_numpy() for name, column in drawn.items()}
     known = {name: given[name].to_numpy() for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
     pictures: set[str] = set()
     for task, rows in rows_of.items():
-        order = rows[np.argsort(arrays[x][rows])]
+        order = rows[np.argsort(arrays["x"][rows])]
         seen = known_of.get(task, np.zeros(0, dtype=int))
-        curves = {"x": arrays[x][order], "context x": known[x][seen], "context y": known[y][seen]}
-        curves |= {name: arrays[name][order] for name in ("mean", "lower", "upper")}
+        curves = {name: values[order] for name, values in arrays.items()}
+        curves |= {"context x": known[x][seen], "context y": known[y][seen]}
         label = " ".join(map(str, task))
         figure = task_figure(curves, label, (x, y), level)
         safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST]
         while safe.lower() in pictures:  # "a/b" and "a b" are two tasks
             safe += "_"
         pictures.add(safe.lower())
-        write_whole(folder / f"{safe}.png", partial(figure.savefig, format="png", dpi=110))
+        write_figure(figure, folder / f"{safe}.png", 110)
     screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from metaprior.cli.common import Screen, described, figure_text, shown_range
 from metaprior.methods import FPCA, LearnedPrior, Mixture
 from metaprior.model import load
-from metaprior.output import prepare_folder, write_whole
-from metaprior.report import model_figures, write_model_page
+from metaprior.output import prepare_folder
+from metaprior.report import model_figures, write_figure, write_model_page
 from metaprior.selection import Auto, portrait
 from metaprior.tasks import TrainedOn
 
@@ -51,7 +51,7 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
         pictures = {}
         for name, figure in model_figures(portrait(method, trained_on), gp.scores_, names).items():
             pictures[name] = folder / f"{name}.png"
-            write_whole(pictures[name], lambda part, figure=figure: figure.savefig(part, format="png", dpi=130))  # type: ignore[misc]
+            write_figure(figure, pictures[name], 130)
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
         screen.say(f"pictures: {folder / 'model.html'}")
 

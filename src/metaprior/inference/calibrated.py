@@ -157,12 +157,14 @@ class CalibratedPosterior(Posterior):
         if not isinstance(self.posterior, MixturePosterior):
             return moments(self.nodes(Nodes.of(self)), self.quantiles([0.5])[0])
         # a mixture's own are known; what is put right changes them by ∫ (F − F') dy and ∫ 2 (y − m) (F − F') dy
-        mean, edges = self.posterior.mean, Nodes.of(self, EDGES)
-        gaps = torch.cat([values for values, _ in self.posterior.nodes(edges)]).sort(0).values - mean
-        cdf = torch.cat([self.posterior.cdf(some + mean) for some in gaps.split(edges.at_once)])
-        change = cdf - self.calibration.probability(cdf)
+        mean, sd, edges = self.posterior.mean, self.posterior.sd, Nodes.of(self, EDGES)
+        unit = torch.where(sd > 0, sd, 1.0)  # squares of very small values would vanish
+        values = torch.cat([values for values, _ in self.posterior.nodes(edges)]).sort(0).values
+        cdf = torch.cat([self.posterior.cdf(some) for some in values.split(edges.at_once)])
+        change, gaps = cdf - self.calibration.probability(cdf), (values - mean) / unit
         shift, second = torch.trapezoid(change, gaps, dim=0), torch.trapezoid(2 * gaps * change, gaps, dim=0)
-        return mean + shift, (self.posterior.sd.square() + second - shift.square()).clamp(min=0.0).sqrt()
+        spread = ((sd / unit).square() + second - shift.square()).clamp(min=0.0).sqrt()
+        return mean + unit * shift, unit * spread
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution.

@@ -1,9 +1,8 @@
-"""What follows from a Gaussian mean and variance at each point: deviation, quantiles, log density, score."""
+"""What follows from a Gaussian mean and deviation at each point: variance, quantiles, log density, score."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +17,13 @@ from metaprior.tasks import Tasks
 
 
 class GaussianMarginals(Posterior):
-    """A posterior whose values are each Gaussian on their own, from its `mean` and `variance`."""
+    """A posterior whose values are each Gaussian on their own, from its `mean` and `sd`."""
 
     is_gaussian = True
 
     @property
-    @abstractmethod
-    def variance(self) -> Float[Tensor, "N p"]: ...
-
-    @property
-    def sd(self) -> Float[Tensor, "N p"]:
-        """Standard deviation at each point."""
-        return self.variance.sqrt()
+    def variance(self) -> Float[Tensor, "N p"]:
+        return self.sd.square()
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
@@ -47,11 +41,11 @@ class GaussianMarginals(Posterior):
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own; where nothing is uncertain, +∞ at the mean and −∞ elsewhere."""
-        residual, variance = self.as_targets(y) - self.mean, self.variance
+        residual, sd = self.as_targets(y) - self.mean, self.sd
         certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
-        safe = torch.where(variance > 0, variance, 1.0)
-        density = -0.5 * (residual.square() / safe + safe.log() + LOG_2PI)
-        return torch.where(variance > 0, density, certain)
+        safe = torch.where(sd > 0, sd, 1.0)
+        density = -0.5 * ((residual / safe).square() + LOG_2PI) - safe.log()
+        return torch.where(sd > 0, density, certain)
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value, in closed form."""
@@ -68,11 +62,12 @@ class IndependentGaussians(GaussianMarginals):
 
     points: Tasks
     mean: Float[Tensor, "N p"]
-    variances: Float[Tensor, "N p"]
+    deviations: Float[Tensor, "N p"]
 
     @property
-    def variance(self) -> Float[Tensor, "N p"]:
-        return self.variances
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+        return self.deviations
 
     @property
     def function(self) -> IndependentGaussians:
@@ -81,7 +76,7 @@ class IndependentGaussians(GaussianMarginals):
 
     def covariances(self) -> list[Float[Tensor, "p n n"]]:
         """Each task's covariance at its points: diagonal."""
-        return [torch.diag_embed(part.mT) for part in self.variances.split(self.points.sizes.tolist())]
+        return [torch.diag_embed(part.mT) for part in self.variance.split(self.points.sizes.tolist())]
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together: the sum of the single ones."""

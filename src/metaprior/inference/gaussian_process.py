@@ -195,6 +195,11 @@ class GaussianPosterior(GaussianMarginals):
         return total[:, None].expand_as(self.mean)
 
     @property
+    def sd(self) -> Float[Tensor, "N p"]:
+        """Standard deviation at each point."""
+        return self.variance.sqrt()
+
+    @property
     def evidence(self) -> Evidence:  # type: ignore[override]
         """The evidence of each task's context."""
         return self.conditional.evidence

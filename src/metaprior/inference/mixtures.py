@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import torch
@@ -65,8 +65,8 @@ class MixturePosterior(Posterior):
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
         mean = _total([weight * one.mean for one, weight in self.parts])
-        spread = [weight * (one.sd.square() + (one.mean - mean).square()) for one, weight in self.parts]
-        return mean, _total(spread).sqrt()
+        spread = [weight.sqrt() * torch.hypot(one.sd, one.mean - mean) for one, weight in self.parts]
+        return mean, reduce(torch.hypot, spread)  # squares of very small values would vanish
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution: those of the components, where they have a say."""
@@ -128,7 +128,7 @@ class MixturePosterior(Posterior):
             found = weight * _absolute(values[rows] - mean, sd)
             for j, (others, spreads, shares) in enumerate(parts[: i + 1]):
                 once = 0.5 if i == j else 1.0
-                spread = (sd.square() + spreads[rows].square()).sqrt()
+                spread = torch.hypot(sd, spreads[rows])
                 found -= once * weight * shares[rows] * _absolute(mean - others[rows], spread)
             total[rows] += found
         return total
@@ -155,7 +155,7 @@ class MixturePosterior(Posterior):
     def _marginals(self, one: Posterior, log_weight: Float[Tensor, "N 1"]) -> Posterior:
         if not one.is_gaussian:
             return one
-        return IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd.square(), 1.0))
+        return IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd, 1.0))
 
 
 class MixtureConditional(Conditional[MixturePosterior]):

@@ -176,13 +176,15 @@ def moments(
     nodes: Iterable[Weighed], around: Float[Tensor, "N p"]
 ) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
     """Mean and standard deviation from values with weights. around: some value of each, so that no digits are lost."""
-    total, first, second = (torch.zeros_like(around) for _ in range(3))
+    unit, total, first, second = (torch.zeros_like(around) for _ in range(4))
     for values, weights in nodes:
         gaps = values - around
+        unit = torch.where(unit > 0, unit, gaps.abs().amax(0))  # squares of very small values would vanish
+        gaps = gaps / torch.where(unit > 0, unit, 1.0)
         total, first = total + weights.sum(0), first + (weights * gaps).sum(0)
         second = second + (weights * gaps.square()).sum(0)
     shift = first / total
-    return around + shift, (second / total - shift.square()).clamp(min=0.0).sqrt()
+    return around + unit * shift, unit * (second / total - shift.square()).clamp(min=0.0).sqrt()
 
 
 @cache

@@ -1,6 +1,6 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
-from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
+from metaprior.learning.checkpoints import CHECKPOINT, Checkpoint, fingerprint_of
 from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, evidence_of, fit_em, start_of
 from metaprior.learning.meta_train import Check, Training, meta_train, train
 from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
@@ -11,6 +11,7 @@ from metaprior.learning.updates import LBFGS, RATES, Stochastic, make_updates
 OPTIMIZERS = tuple(RATES)
 
 __all__ = [
+    "CHECKPOINT",
     "LBFGS",
     "OBJECTIVES",
     "OPTIMIZERS",

@@ -15,7 +15,7 @@ from metaprior.errors import DataError
 from metaprior.files import State, read_state, write_state
 from metaprior.tasks import Tasks
 
-SAVED_AS = "checkpoint"
+CHECKPOINT = "checkpoint"
 EVERY = 5.0
 """Seconds between two writings of a checkpoint, at least."""
 
@@ -34,7 +34,7 @@ class Checkpoint:
         """Keep some values: numbers, text, tensors, and lists and dicts of them."""
         tensors: dict[str, Tensor] = {}
         structure = {"fingerprint": self.fingerprint, "values": _taken_apart(dict(values), tensors)}
-        write_state(self.path, State(SAVED_AS, structure, tensors))
+        write_state(self.path, State(CHECKPOINT, structure, tensors))
         self.written = time.perf_counter()
 
     def read(self) -> dict[str, Any] | None:
@@ -42,7 +42,7 @@ class Checkpoint:
         if not self.path.exists():
             return None
         state = read_state(self.path)
-        if state.saved_as != SAVED_AS:
+        if state.saved_as != CHECKPOINT:
             raise DataError(f"{self.path} is a model, not a checkpoint: choose another file for it.")
         if state.structure.get("fingerprint") != self.fingerprint:
             raise DataError(

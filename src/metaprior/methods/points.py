@@ -98,7 +98,7 @@ class PointConditional(Conditional[IndependentGaussians]):
     def posterior(self, points: Tasks) -> IndependentGaussians:
         """Each value on its own, with the variance for a context of this size."""
         variance = self.method.variance_.at(self.context.sizes)[points.task_of_row]
-        return IndependentGaussians(points, self.method.values(self.context, points), variance)
+        return IndependentGaussians(points, self.method.values(self.context, points), variance.sqrt())
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from metaprior.report.cells import BETTER, WORSE, make_grids
 from metaprior.report.chapters import COMPARISON, Chapter, Picture, draw_figures
-from metaprior.report.figures.common import Curves, named, new_figure
+from metaprior.report.figures.common import Curves, named, new_figure, write_figure
 from metaprior.report.figures.model import model_figures, task_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.html import Html, join, tag
@@ -39,6 +39,7 @@ __all__ = [
     "task_figure",
     "terminal_tables",
     "write_comparison",
+    "write_figure",
     "write_html",
     "write_model_page",
 ]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from metaprior.output import write_whole
 from metaprior.report.figures.common import Curves
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
@@ -59,6 +57,6 @@ def draw_figures(chapter: Chapter, rows: list[Row], curves: Curves, folder: Path
             if figure is None:
                 path.unlink(missing_ok=True)
             else:
-                write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=150))
+                write_figure(figure, path, dpi=150)
                 written.append(path)
     return written

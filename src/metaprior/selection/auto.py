@@ -27,7 +27,7 @@ from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.selection.stacking import combined_weights, cross_fitted
 from metaprior.selection.trying import Seen, Values, as_dict, combined, held_out_values, joined, try_on
 from metaprior.splits import Contexts, Fold, checked_contexts, default_contexts, k_folds, one_fold
-from metaprior.tasks import Tasks, TrainedOn, resolution
+from metaprior.tasks import Tasks, TrainedOn, check_targets, resolution
 
 FOLDS = 5
 ENOUGH = 400
@@ -89,6 +89,7 @@ class Auto(KeptMethod):
         """
         if len(tasks) < 2:
             raise DataError("one task says nothing about others: give two or more, or choose mean and kernel.")
+        check_targets(tasks)
         contexts, names = self.contexts or default_contexts(tasks, self.seed), self._names(tasks)
         labels = list(contexts(tasks))
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks, contexts))

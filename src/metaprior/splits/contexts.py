@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from metaprior.errors import DataError, OptionError
@@ -101,9 +102,15 @@ class Until(Contexts):
         context, target = tasks.context_target(where=lambda x: x[:, k] <= self.value)
         both = (context.sizes > 0) & (target.sizes > 0)
         if not bool(both.any()):
-            raise DataError(f"no task has points on both sides of {self.column} = {self.value:g}.")
-        name = f"{self.column} ≤ {self.value:g}"
+            raise DataError(f"no task has points on both sides of {self.column} = {self._shown(tasks)}.")
+        name = f"{self.column} ≤ {self._shown(tasks)}"
         return {name: ContextTarget(context.select(both), target.select(both))}
+
+    def _shown(self, tasks: Tasks) -> str:
+        """The value; days as a date, with the time where there is one."""
+        if self.column not in tasks.dated:
+            return f"{self.value:g}"
+        return str(np.datetime64(round(86_400 * self.value), "s")).removesuffix("T00:00:00")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tables import holds_dates, in_days, task_columns, task_ids
-from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_task_x, offsets_of
+from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "as_written",
     "batches",
     "buckets",
+    "check_targets",
     "check_task_x",
     "holds_dates",
     "in_days",

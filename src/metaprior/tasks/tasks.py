@@ -20,6 +20,9 @@ from metaprior.tasks.covariates import Covariate, encode
 from metaprior.tasks.rows import Rows
 from metaprior.tasks.tables import DAYS, LongTable, Names, read_long
 
+LARGEST = 1e75
+"""Of targets that are to be scored."""
+
 
 class Task(NamedTuple):
     """One task: its id, its inputs and its targets."""
@@ -338,6 +341,17 @@ def _with_task_columns(tasks: Tasks, table: LongTable, missing: Missing) -> Task
         tasks = replace(tasks, notes=(*tasks.notes, note))
     given = {name: [values[place[i]] for i in tasks.ids] for name, values in whole.items()}
     return tasks.with_task_x(given, table.rows.columns.task_x)
+
+
+def check_targets(tasks: Tasks) -> None:
+    """Whether predictions of these targets can be scored: the spread of squared errors has their fourth power."""
+    for name, column in zip(tasks.columns.y, tasks.y.abs().unbind(1), strict=True):
+        if len(column) and float(column.max()) > LARGEST:
+            task = tasks.ids[int(tasks.task_of_row[column.argmax()])]
+            raise DataError(
+                f"column {name!r} is as large as {float(column.max()):.3g} (task {task!r}): squared errors would "
+                f"overflow. Give it in other units, below {LARGEST:g}."
+            )
 
 
 def check_task_x(known: Sequence[Covariate], tasks: Tasks) -> None:

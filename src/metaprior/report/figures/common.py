@@ -1,12 +1,17 @@
-"""What all figures share: an empty figure, and the names that curves carry in their keys."""
+"""What all figures share: an empty figure, its file, and the names that curves carry in their keys."""
 
 from __future__ import annotations
 
+import warnings
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from metaprior.output import write_whole
 
 Curves = dict[str, np.ndarray[Any, Any]]
 
@@ -16,6 +21,21 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def write_figure(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure in the format that the file's name ends with.
+
+    Signs that the font lacks are boxes, as anyone sees: no need to warn of each.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=dpi))
+
+
+def plain(name: str) -> str:
+    """A user's name for a figure: dollars in it are no mathematics."""
+    return name.replace("$", r"\$")
 
 
 def named(curves: Curves, last: str) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from metaprior.report.figures.common import Curves, new_figure
+from metaprior.report.figures.common import Curves, new_figure, plain
 from metaprior.report.methods import GREY
 
 BLUE, ORANGE = "#0072b2", "#d55e00"
@@ -28,7 +28,7 @@ CAPTIONS = {
 
 def model_figures(curves: Curves, scores: dict[str, Any], names: tuple[str, str]) -> dict[str, Figure]:
     """Every picture that there is something to draw for. names: of the input and of the target column."""
-    figures = {}
+    figures, names = {}, (plain(names[0]), plain(names[1]))
     if "mean" in curves:
         figures["prior"] = _prior(curves, names)
         figures["kernel"] = _kernel(curves, names[0])
@@ -49,7 +49,7 @@ def task_figure(curves: Curves, title: str, names: tuple[str, str], level: float
     axes.fill_between(x, curves["lower"], curves["upper"], color=BLUE, alpha=0.2, lw=0, label=f"{level:.0%} interval")
     axes.plot(x, curves["mean"], color=BLUE, lw=1.8, label="mean")
     axes.plot(curves["context x"], curves["context y"], "o", color="black", ms=4, label="known")
-    axes.set(title=title, xlabel=names[0], ylabel=names[1])
+    axes.set(title=plain(title), xlabel=plain(names[0]), ylabel=plain(names[1]))
     axes.legend(fontsize=8, frameon=False)
     return figure
 
