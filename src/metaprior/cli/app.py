@@ -84,7 +84,10 @@ def reproduce(
         reproduce_experiment(experiment, options, folder, add=add)
 
 
-TableArgument = Annotated[str, typer.Argument(help="A CSV or Parquet file, - for standard input, or elnino or digits.")]
+TableArgument = Annotated[
+    str,
+    typer.Argument(help="A CSV, TSV, Parquet or Feather file (also .gz), - for standard input, or elnino or digits."),
+]
 TaskOption = Annotated[
     str | None, typer.Option("--task", help="Column that names the task; several separated by commas.")
 ]
@@ -97,7 +100,7 @@ TaskXOption = Annotated[
         "--task-x", help="Columns that say something of a task as a whole, such as age,diet: constant within each task."
     ),
 ]
-DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
+DelimiterOption = Annotated[str | None, typer.Option(help="Of a text file; default what its header has: , tab ; or |.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The outcome as JSON on standard output.")]
@@ -139,7 +142,7 @@ def fit(
         columns = columns_of_start(columns, start)
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
     gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
-    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
+    target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
 
 

@@ -44,8 +44,8 @@ def predict_model(
         if len(columns.x) != 1 or len(columns.y) != 1:
             raise OptionError("--plot draws one target over one input column.")
         prepare_folder(plot, "--plot")
-    given = read_table(table, delimiter)
-    where = _where(at, columns.x, delimiter)
+    given = read_table(table, columns, delimiter)
+    where = _where(at, columns, delimiter)
     found, notes = predict_table(method, columns, given, where, wanted)
     for note in notes:
         screen.say(f"note: {note}")
@@ -58,18 +58,18 @@ def predict_model(
         _plot_tasks(found, given, columns, wanted.level, plot, screen)
 
 
-def _where(at: str, names: Sequence[str], delimiter: str | None) -> Any:
+def _where(at: str, columns: Columns, delimiter: str | None) -> Any:
     """Where to predict: `start:stop:step` with its end, a second table, or `missing`."""
     if at == "missing":
         return at
     if ":" not in at or Path(at).exists():
-        return read_table(at, delimiter)
+        return read_table(at, columns, delimiter, points=True)
     parts = at.split(":")
     if len(parts) != 3:
         raise OptionError(f"--at {at}: give START:STOP:STEP in numbers or dates, a table, or 'missing'.")
     start, stop, step = (number_or_date(part, f"--at {at}", "START:STOP:STEP") for part in parts)
-    if len(names) != 1:
-        raise OptionError(f"--at {at}: a range is of one input column; the model has {len(names)}. Give a table.")
+    if len(columns.x) != 1:
+        raise OptionError(f"--at {at}: a range is of one input column; the model has {len(columns.x)}. Give a table.")
     if not (0 < step < math.inf and start <= stop and math.isfinite(stop - start)):
         raise OptionError(f"--at {at}: give a step above 0 and a stop that is not before the start.")
     count = math.floor((stop - start) / step + 1e-9) + 1
@@ -86,8 +86,8 @@ def _inputs(found: pa.Table, columns: Columns) -> Tasks:
 
 def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, screen: Screen) -> None:
     (x,), (y,) = columns.x, columns.y
-    arrays = {name: found[name].to_numpy() for name in (x, "mean", "lower", "upper")}
-    known = {name: given[name].to_numpy() for name in (x, y)}
+    arrays = {name: _drawn(found[name]) for name in (x, "mean", "lower", "upper")}
+    known = {name: _drawn(given[name]) for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
     pictures: set[str] = set()
     for task, rows in rows_of.items():
@@ -103,6 +103,14 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
         pictures.add(safe.lower())
         write_whole(folder / f"{safe}.png", partial(figure.savefig, format="png", dpi=110))
     screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
+
+
+def _drawn(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """A column as numbers or moments; a time of day is one of the day from which days are counted."""
+    if pa.types.is_time(column.type):
+        column = column.cast(pa.time64("us")).cast(pa.int64()).cast(pa.timestamp("us"))
+    found: np.ndarray[Any, Any] = column.to_numpy()
+    return found
 
 
 def _positions(table: pa.Table, names: Sequence[str]) -> dict[tuple[Any, ...], np.ndarray[Any, Any]]:
