@@ -152,8 +152,9 @@ import metaprior
 from metaprior.data import read_table
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 2**10
 before, start = peak(), time.perf_counter()
-table = read_table(sys.argv[1])
-metaprior.Tasks.from_table(table, task="patient", x="hour", y="gcs")
+columns = metaprior.tasks.Columns(("patient",), ("hour",), ("gcs",))
+table = read_table(sys.argv[1], columns)
+metaprior.Tasks.from_table(table, **columns._asdict())
 seconds, more = time.perf_counter() - start, peak() - before
 print(f"  read and grouped in {seconds:.1f} s; memory {more:.0f} MB, {more * 2**20 / table.nbytes:.1f} × the table")
 """

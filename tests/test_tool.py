@@ -218,7 +218,7 @@ def test_ids_match_as_they_are_written(folder, tmp_path, monkeypatch):
     assert found.stdout.splitlines()[2].split(",")[2:] == alike.stdout.splitlines()[1].split(",")[2:]
     assert "1 of 2 tasks have no known rows: they get the prior" in found.stderr
     zeros = write("z.csv", "year,month,temperature\n007,1,24.2\n008,2,25.9\n")
-    assert '"007"' in run("predict", folder / "m", zeros, "--at", "4:4:1").stdout
+    assert "\n007,4," in run("predict", folder / "m", zeros, "--at", "4:4:1").stdout
     floats = write("f.csv", "year,month,temperature\n1950.0,1,24.2\n1950.0,2,25.9\n1951.0,1,24\n1951.0,2,24\n")
     assert "trained on 2 of these 2" in run("evaluate", folder / "m", floats, "--context", "1").stderr
 
@@ -301,7 +301,10 @@ BAD = {
     "columns not named": (["fit", "words.csv", "--x", "month"], "say which columns are what with --task, --y"),
     "a folder": (["fit", ".", *NAMES, "--out", "m"], "is a folder"),
     "empty": (["fit", "empty.csv", *NAMES, "--out", "m"], "empty.csv is empty"),
-    "delimiter": (["fit", "semicolon.csv", *NAMES, "--out", "m"], "try --delimiter ';'"),
+    "delimiter": (
+        ["fit", "semicolon.csv", *NAMES, "--delimiter", ",", "--out", "m"],
+        "(did you mean 'year;month;temperature'?)",
+    ),
     "encoding": (["fit", "latin.csv", *NAMES, "--out", "m"], "no UTF-8 text"),
     "duplicate": (["fit", "twice.csv", *NAMES, "--out", "m"], "several columns called 'year'"),
     "no rows": (["fit", "header.csv", *NAMES, "--out", "m"], "has no rows"),
@@ -331,7 +334,7 @@ BAD = {
     "long contexts": (["compare", "elnino", *NAMES, "--context", "50"], "no task has more than 50 points"),
     "long, evaluate": (["evaluate", "MODEL", "elnino", "--context", "50"], "no task has more than 50 points"),
     "anonymous": (["fit", "anonymous.csv", *NAMES, "--out", "m"], "task column 'year' is empty in 1 rows"),
-    "bad points": (["predict", "MODEL", "elnino", "--at", "words3.csv"], "the points have no column 'month'"),
+    "bad points": (["predict", "MODEL", "elnino", "--at", "words3.csv"], "words3.csv has no column 'month'"),
     "other columns than before": (
         ["fit", "swapped.csv", "--task", "year", "--x", "hour", "--y", "gcs", "--from", "MODEL", "--out", "m"],
         "goes from month to temperature: give the same columns",

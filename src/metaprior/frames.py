@@ -13,7 +13,18 @@ from torch import Tensor
 
 from metaprior.errors import DataError, NumericalError, OptionError
 from metaprior.inference import Gathered, Posterior
-from metaprior.tasks import Columns, Missing, Tasks, as_written, holds_dates, task_columns, task_ids
+from metaprior.tasks import (
+    Columns,
+    Missing,
+    Tasks,
+    as_written,
+    check_known,
+    holds_dates,
+    holds_times,
+    task_columns,
+    task_ids,
+    with_dates,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -68,7 +79,7 @@ def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wa
     """
     wanted.check()
     try:
-        frame = nw.from_native(table, eager_only=True)
+        frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
@@ -167,15 +178,11 @@ def _tasks(
 ) -> tuple[Tasks, Tasks, tuple[str, ...]]:
     """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
     about = tuple(one.name for one in columns.task_x)
-    tables = [frame, nw.from_native(at, eager_only=True)] if _is_table(at) else [frame]
-    said = {name for table in tables for name in table.columns}  # the points may say what a task is as a whole
-    absent = [name for name in (*columns.task, *columns.x, *columns.y) if name not in frame.columns]
-    absent += [name for name in about if name not in said]
-    if absent:
-        raise DataError(
-            f"the table has no column {absent[0]!r}, which the model was trained on. Its columns: "
-            f"{', '.join(map(str, frame.columns))}."
-        )
+    tables = [frame]
+    if _is_table(at):  # the points may say what a task is as a whole
+        tables.append(with_dates(nw.from_native(at, eager_only=True), columns.x))
+    lacking = [name for name in about if not any(name in table.columns for table in tables)]
+    check_known((*columns.task, *columns.x, *columns.y, *lacking), frame.columns, "the table has")
     curves = columns._replace(task_x=())
     if isinstance(at, str):
         if at != "missing":
@@ -200,18 +207,19 @@ def _tasks(
 
 def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Tasks) -> dict[str, list[Any]]:
     """What the tables say of each task as a whole, in any of its rows; None where they say nothing."""
-    known: dict[tuple[Any, str], Any] = {}
+    found: dict[str, list[Any]] = {one.name: [None] * len(points) for one in columns.task_x}
     for table in tables:
         has = columns._replace(task_x=tuple(one for one in columns.task_x if one.name in table.columns))
-        for name, values in task_columns(table, has).items():
-            for task, value in zip(task_ids(table, columns.task), values, strict=True):
-                earlier = known.setdefault((_written(task), name), value)
+        places = _places(task_ids(table, columns.task), points.ids) if has.task_x else ()
+        for name, values in task_columns(table, has).items() if has.task_x else ():
+            for i, place in enumerate(places):
+                earlier, value = found[name][i], None if place is None else values[place]
                 if None not in (earlier, value) and as_written(earlier) != as_written(value):
                     raise DataError(
-                        f"task {task!r} has {name} {earlier!r} in its known rows and {value!r} in the points."
+                        f"task {points.ids[i]!r} has {name} {earlier!r} in its known rows and {value!r} in the points."
                     )
-                known[_written(task), name] = value if earlier is None else earlier
-    return {one.name: [known.get((_written(task), one.name)) for task in points.ids] for one in columns.task_x}
+                found[name][i] = value if earlier is None else earlier
+    return found
 
 
 def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, tuple[str, ...]]:
@@ -257,9 +265,7 @@ def _points(
     frame: nw.DataFrame[Any], columns: Columns, missing: Missing, what: str, rows: Array | None = None
 ) -> Tasks:
     """Rows to predict at: tasks without targets. Those without an input are an error, or left out and noted."""
-    absent = [name for name in (*columns.task, *columns.x) if name not in frame.columns]
-    if absent:
-        raise DataError(f"{what} have no column {absent[0]!r}. Their columns: {', '.join(map(str, frame.columns))}.")
+    check_known((*columns.task, *columns.x), frame.columns, f"{what} have")
     wanted = np.ones(len(frame), dtype=bool) if rows is None else rows
     lacking = wanted & np.logical_or.reduce([_empty(frame, name) for name in columns.x])
     notes: tuple[str, ...] = ()
@@ -279,18 +285,14 @@ def _points(
 
 
 def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
-    """The tasks that are to be predicted, each with its context; one without any keeps the prior.
-
-    Ids are compared as they are written: one table may hold 2011 as a number and the other as text.
-    """
+    """The tasks that are to be predicted, each with its context; one without any keeps the prior."""
     p = len(points.columns.y) if context is None else context.p
     empty = Tasks.empty(points.ids, points.d, p)
     if context is None:
         return empty, points
     for name in {*context.dated} ^ {*points.dated}:
         raise DataError(f"column {name!r} holds dates in one of the table and the points, and numbers in the other.")
-    place = {_written(name): i for i, name in enumerate(context.ids)}
-    at = [place.get(_written(name)) for name in points.ids]
+    at = _places(context.ids, points.ids)
     known = [i for i in at if i is not None]
     if not known:
         return empty, points
@@ -298,6 +300,15 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     sizes = torch.tensor([0 if i is None else int(context.sizes[i]) for i in at])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
     return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated), points
+
+
+def _places(ids: Sequence[Any], wanted: Sequence[Any]) -> list[int | None]:
+    """Where the wanted tasks are among these: the very ids, else those that are written alike.
+
+    One table may hold 2011 as a number and the other as text; where both have "2011" and "2011.0", those are two tasks.
+    """
+    place = {_written(name): i for i, name in enumerate(ids)} | {name: i for i, name in enumerate(ids)}
+    return [place.get(name, place.get(_written(name))) for name in wanted]
 
 
 def _written(name: Any) -> Any:
@@ -312,12 +323,13 @@ def _identities(points: Tasks, names: Sequence[str]) -> dict[str, Array]:
     return {name: _column([row[k] for row in points.ids])[owner] for k, name in enumerate(names)}  # type: ignore[index]
 
 
-def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Array:
-    """Inputs as the table has them: days are moments again."""
-    if not holds_dates(frame, name):
+def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
+    """Inputs as the table has them: days are moments again, and parts of a day times of day."""
+    clocks = holds_times(frame, name) and bool(((values >= 0) & (values < 1)).all())
+    if not (clocks or holds_dates(frame, name)):
         return values
     moments: Array = np.datetime64("1970-01-01", "us") + (values * 86_400e6).round().astype("timedelta64[us]")
-    return moments
+    return [moment.time() for moment in moments.tolist()] if clocks else moments
 
 
 def _as_dates(written: nw.DataFrame[Any], frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:

@@ -84,7 +84,10 @@ def reproduce(
         reproduce_experiment(experiment, options, folder, add=add)
 
 
-TableArgument = Annotated[str, typer.Argument(help="A CSV or Parquet file, - for standard input, or elnino or digits.")]
+TableArgument = Annotated[
+    str,
+    typer.Argument(help="A CSV, TSV, Parquet or Feather file (also .gz), - for standard input, or elnino or digits."),
+]
 TaskOption = Annotated[
     str | None, typer.Option("--task", help="Column that names the task; several separated by commas.")
 ]
@@ -97,7 +100,7 @@ TaskXOption = Annotated[
         "--task-x", help="Columns that say something of a task as a whole, such as age,diet: constant within each task."
     ),
 ]
-DelimiterOption = Annotated[str | None, typer.Option(help="Of a CSV file; default a comma.")]
+DelimiterOption = Annotated[str | None, typer.Option(help="Of a text file; default what its header has: , tab ; or |.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace a file that --out would else leave alone.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
@@ -135,7 +138,7 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
-    target = out or Path(f"{'model' if table == '-' else Path(table).stem}.metaprior")
+    target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
     check_out(target, table, from_model, overwrite)
     start = start_of(from_model, mean, kernel)
     columns = named_columns(table, task, x, y, task_x)

@@ -77,7 +77,7 @@ def named_columns(table: str, task: str | None, x: str | None, y: str | None, ta
 
 def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen) -> Tasks:
     """A table as tasks, and a word on what was seen."""
-    found = read_table(table, delimiter)
+    found = read_table(table, columns, delimiter)
     tasks = Tasks.from_table(found, **columns._asdict(), missing=missing)  # type: ignore[arg-type]
     check_targets(tasks)
     x, y = ", ".join(columns.x), ", ".join(columns.y)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from metaprior.cli.common import Screen, files_read, warn_range
 from metaprior.cli.points import points_at
-from metaprior.data import EMBEDDED, check_output, read_table, write_table
+from metaprior.data import EMBEDDED, check_output, column_names, read_table, write_table
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
@@ -50,7 +50,8 @@ def predict_model(
         if len(columns.x) != 1 or len(columns.y) != 1:
             raise OptionError("--plot draws one target over one input column.")
         prepare_folder(plot, "--plot")
-    given = read_table(table, delimiter)
+    optional = [one.name for one in columns.task_x]  # the points may have them
+    given = read_table(table, columns, delimiter, optional=optional)
     where = _where(at, method.trained_on_, delimiter)
     found, notes, points = predict_table(method, columns, given, where, wanted)
     for note in notes:
@@ -66,18 +67,20 @@ def predict_model(
 
 def _where(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
     """Where to predict: a second table, `missing`, or points."""
+    columns = trained_on.columns
     if at == "missing":
         return at
     if at == "-" or at in EMBEDDED or os.path.exists(at):
-        return read_table(at, delimiter)
-    return points_at(at, trained_on.columns.x, trained_on.dated)
+        optional = [one.name for one in columns.task_x]
+        return read_table(at, columns._replace(y=()), delimiter, optional=optional)
+    return points_at(at, columns.x, trained_on.dated)
 
 
 def _is_prediction(path: Path, columns: Columns) -> bool:
     """Whether a file is a table of predictions by a model of these columns."""
     header = header_of(columns)
     try:
-        return list(read_table(str(path)).column_names[: len(header)]) == header
+        return column_names(path)[: len(header)] == header
     except MetapriorError:
         return False
 
@@ -86,8 +89,8 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
     (x,), (y,) = columns.x, columns.y
     mean, _, lower, upper = header_of(columns)[-4:]
     drawn = {"x": x, "mean": mean, "lower": lower, "upper": upper}
-    arrays = {name: found[column].to_numpy() for name, column in drawn.items()}
-    known = {name: given[name].to_numpy() for name in (x, y)}
+    arrays = {name: _drawn(found[column]) for name, column in drawn.items()}
+    known = {name: _drawn(given[name]) for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
     pictures: set[str] = set()
     for task, rows in rows_of.items():
@@ -103,6 +106,14 @@ def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float
         pictures.add(safe.lower())
         write_figure(figure, folder / f"{safe}.png", 110)
     screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
+
+
+def _drawn(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """A column as numbers or moments; a time of day is one of the day from which days are counted."""
+    if pa.types.is_time(column.type):
+        column = column.cast(pa.time64("us")).cast(pa.int64()).cast(pa.timestamp("us"))
+    found: np.ndarray[Any, Any] = column.to_numpy()
+    return found
 
 
 def _positions(table: pa.Table, names: Sequence[str]) -> dict[tuple[Any, ...], np.ndarray[Any, Any]]:

@@ -5,7 +5,7 @@ from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
 from metaprior.data.mnist import Images, load_mnist
 from metaprior.data.physionet import VARIABLES, load_physionet
-from metaprior.data.tables import check_output, embedded_table, read_table, write_table
+from metaprior.data.tables import check_output, column_names, embedded_table, read_table, write_table
 
 __all__ = [
     "COLUMNS",
@@ -17,6 +17,7 @@ __all__ = [
     "Source",
     "cache_folder",
     "check_output",
+    "column_names",
     "embedded_table",
     "fetch",
     "find",

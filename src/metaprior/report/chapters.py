@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from metaprior.report.figures.common import Curves
+from metaprior.report.figures.common import Curves, write_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
 

@@ -19,7 +19,7 @@ from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
-from metaprior.tasks.tables import holds_dates, in_days, task_columns, task_ids
+from metaprior.tasks.tables import check_known, holds_dates, holds_times, in_days, task_columns, task_ids, with_dates
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
 
@@ -43,9 +43,11 @@ __all__ = [
     "as_written",
     "batches",
     "buckets",
+    "check_known",
     "check_targets",
     "check_task_x",
     "holds_dates",
+    "holds_times",
     "in_days",
     "offsets_of",
     "on_one_grid",
@@ -55,4 +57,5 @@ __all__ = [
     "rounding_variance",
     "task_columns",
     "task_ids",
+    "with_dates",
 ]

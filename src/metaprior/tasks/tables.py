@@ -17,20 +17,25 @@ from torch import Tensor
 from metaprior.errors import DataError
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
+from metaprior.tasks.dates import DATES_READ, dates_of, misfits, readings
 from metaprior.tasks.rows import Rows
 
 DAYS = "days since 1970-01-01"
 """What dates among the inputs are counted in."""
+
+SHOWN = 12
+"""So many of a table's columns are named where one is missing."""
 
 Names = str | Sequence[str]
 Array = np.ndarray[Any, Any]
 
 
 class LongTable(NamedTuple):
-    """What a long table says: its rows, which inputs are dates (in days), and what it says of each task as a whole."""
+    """What a long table says: its rows, which inputs are dates (in days), which times of day, and of each task."""
 
     rows: Rows
     dated: tuple[str, ...]
+    clocks: tuple[str, ...]
     task_x: dict[str, list[Any]]  # in each column one value per task; None where it has none
 
 
@@ -42,6 +47,7 @@ def read_long(
     about = [one if isinstance(one, Covariate) else Covariate(one) for one in _several(task_x)]
     columns = Columns(_names(task), _names(x), _names(y), tuple(about))
     _check_columns(frame, columns)
+    frame = with_dates(frame, columns.x)
     owner, ids = _owners(frame, columns.task)
     pa.default_memory_pool().release_unused()  # naming the tasks takes more than the column has
     together = bool((owner[1:] >= owner[:-1]).all())
@@ -50,7 +56,8 @@ def read_long(
     x_values, y_values = (_numbers(frame, names, order) for names in (columns.x, columns.y))
     rows = Rows(x_values, y_values, owner if together else owner[order], ids, columns, order)
     whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
-    return LongTable(rows, tuple(name for name in columns.x if holds_dates(frame, name)), whole)
+    dated, clocks = (tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times))
+    return LongTable(rows, dated, clocks, whole)
 
 
 def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:
@@ -69,7 +76,7 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
     if array is None:
         raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if not (_is_date(kind) or _is_numeric(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not (_is_date(kind) or _is_numeric(kind) or _is_text(kind)):
         raise DataError(f"task column {name!r} holds {kind}; use numbers, dates or text.")
     empty = pc.is_null(array, nan_is_null=pa.types.is_floating(kind)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~empty)
@@ -113,20 +120,25 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     for role, names in zip(("task", "x", "y"), columns[:3], strict=True):
         if not names:
             raise DataError(f"no {role} column named.")
-    known = {str(name): name for name in frame.columns}
     wanted = columns.task + columns.x + columns.y + tuple(one.name for one in columns.task_x)
-    unknown = [name for name in wanted if name not in known.values()]
-    if unknown:
-        said = []
-        for name in unknown:
-            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-            said.append(f"{name!r}" + (f" (did you mean {known[near[0]]!r}?)" if near else ""))
-        raise DataError(f"the table has no column {', '.join(said)}. Its columns: {', '.join(known)}.")
+    check_known(wanted, frame.columns, "the table has")
     twice = [name for name in wanted if wanted.count(name) > 1]
     if twice:
         raise DataError(f"column {twice[0]!r} is named more than once among task, x, y and task_x.")
     if len(frame) == 0:
         raise DataError("the table has no rows.")
+
+
+def check_known(wanted: Sequence[str], columns: Sequence[str], what: str) -> None:
+    """Whether a table has these columns; if not, an error says which it has, and which may have been meant."""
+    known, said = {str(name): name for name in columns}, []
+    for name in [name for name in wanted if name not in columns]:
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+        said.append(f"{name!r}" + (f" (did you mean {known[near[0]]!r}?)" if near else ""))
+    if said:
+        more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
+        whose = "Its" if what.endswith("has") else "Their"
+        raise DataError(f"{what} no column {', '.join(said)}. {whose} columns: {', '.join([*known][:SHOWN])}{more}.")
 
 
 def _owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, list[Any]]:
@@ -171,9 +183,10 @@ def _check_numbers(frame: nw.DataFrame[Any], columns: Columns) -> None:
     wrong = []
     for name in columns.x + columns.y:
         array = _arrow(frame, name)
-        dated = array is not None and name in columns.x and _is_date(array.type)
+        dated = array is not None and name in columns.x and (_is_date(array.type) or pa.types.is_time(array.type))
         if array is None or not (dated or _is_numeric(array.type)):
-            wrong.append(f"column {name!r} must hold numbers, but {_what_it_holds(frame, name, array)}")
+            kinds = "numbers or dates" if name in columns.x else "numbers"
+            wrong.append(f"column {name!r} must hold {kinds}, but {_what_it_holds(frame, name, array)}")
     if wrong:
         raise DataError("; ".join(wrong) + ".")
 
@@ -185,6 +198,8 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
         array = _arrow(frame, name)
         if _is_date(array.type):
             column = _days(array)
+        elif pa.types.is_time(array.type):
+            column = array.cast(pa.time64("us")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 86_400e6
         else:
             integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
             column = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -192,10 +207,31 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
     return torch.from_numpy(numbers)
 
 
+def with_dates(frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:
+    """The same with dates for what is written as text in these columns, where it can be read in one way only."""
+    for name in names:
+        array = _arrow(frame, name) if name in frame.columns else None
+        found = dates_of(array) if array is not None and _is_text(array.type) else None
+        if found is not None:
+            native = nw.from_arrow(pa.table({"dates": found}), backend=nw.get_native_namespace(frame))
+            frame = frame.with_columns(native.get_column("dates").alias(name))
+    return frame
+
+
 def holds_dates(frame: nw.DataFrame[Any], name: str) -> bool:
-    """Whether a column holds dates or times."""
+    """Whether a column holds dates, with or without a time of day."""
     array = _arrow(frame, name)
     return array is not None and _is_date(array.type)
+
+
+def holds_times(frame: nw.DataFrame[Any], name: str) -> bool:
+    """Whether a column holds times of day."""
+    array = _arrow(frame, name)
+    return array is not None and bool(pa.types.is_time(array.type))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_date(kind: Any) -> bool:
@@ -223,18 +259,36 @@ def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
         return "it holds categories; give each a number, or name it in task_x if it is constant within tasks"
     values = frame.get_column(name).to_list()
     bad = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and not _is_number(value)]
+    if bad and len(bad) == len([value for value in values if value is not None]):
+        return _what_text_holds(bad)
     if bad:
-        first = ", ".join(f"row {row}: {value!r}" for row, value in bad[:3])
-        if len(bad) == len([value for value in values if value is not None]):
-            return (
-                f"it holds text ({first}): number the categories, or name it in task_x if it is constant within tasks; "
-                "dates are 2020-03-01"
-            )
-        return f"{len(bad)} of its {len(values)} values are text ({first}); put them right or leave those rows out"
+        return (
+            f"{len(bad)} of its {len(values)} values are text ({_first(bad)}); put them right or leave those rows out"
+        )
     if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"
     kind = array.type if array is not None else frame.get_column(name).dtype
     return f"it holds {kind}; convert it to numbers first"
+
+
+def _what_text_holds(values: list[tuple[int, str]]) -> str:
+    """What is wrong with a column in which all is text: each value with its row."""
+    texts = [text for _, text in values]
+    if len(readings(texts)) > 1:
+        return f"its dates may have the day or the month first ({_first(values)}): write them as 2020-03-28"
+    odd = [values[k] for k in misfits(texts)]
+    if odd:
+        return (
+            f"{len(odd)} of its values are no dates as the others are ({_first(odd)}); put them right or leave them out"
+        )
+    return (
+        f"it holds text ({_first(values)}): number the categories, or name it in task_x if it is constant within "
+        f"tasks; dates are read that look like {DATES_READ}"
+    )
+
+
+def _first(values: Sequence[tuple[int, str]]) -> str:
+    return ", ".join(f"row {row}: {value!r}" for row, value in values[:3])
 
 
 def _is_number(text: str) -> bool:

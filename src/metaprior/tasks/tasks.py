@@ -124,7 +124,8 @@ class Tasks:
         check_missing_option(missing)
         found = read_long(table, task=task, x=x, y=y, task_x=task_x)
         tasks = _assembled(found.rows, missing)
-        said = (f"column {name!r}: dates, in {DAYS}" for name in found.dated)
+        said = [f"column {name!r}: dates, in {DAYS}" for name in found.dated]
+        said += [f"column {name!r}: times of day, in days (noon is 0.5)" for name in found.clocks]
         tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated)
         return _with_task_columns(tasks, found, missing) if found.task_x else tasks
 

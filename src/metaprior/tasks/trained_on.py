@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -136,8 +137,9 @@ def _text(name: Hashable) -> str:
 
 
 def as_written(name: Any) -> str:
-    """An id as text: 1950, 1950.0 and "1950" are the same task, whatever a table has made of them."""
-    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+    """An id as text: 1950, 1950.0, "1950" and "1950.0" are the same task, whatever a table has made of them."""
+    whole = isinstance(name, float) and name.is_integer()
+    return str(int(name)) if whole else re.sub(r"^(-?\d+)\.0$", r"\1", str(name))
 
 
 def _ranges(values: Tensor) -> tuple[tuple[float, float], ...]:
