@@ -27,11 +27,11 @@ class NumericalError(MetapriorError, ArithmeticError):
 class UnknownNameError(MetapriorError, ValueError):
     """A name that is none of the known ones."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+    def __init__(self, what: str, name: object, known: Iterable[str]) -> None:
         names = list(known)
         near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+        super().__init__(f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}.")
 
 
 class OptionError(MetapriorError, ValueError):

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError, OutputError
+from metaprior.errors import DataError, MetapriorError, NotFittedError, OutputError
 from metaprior.output import write_whole
 from metaprior.tasks import TrainedOn
 
@@ -171,6 +171,7 @@ class Saved(ABC):
     """A method that can be kept in a file. `trained_on_` and `scores_`, where it has them, go with it."""
 
     saved_as: ClassVar[str]
+    fitted_as: ClassVar[str]  # the attribute that it has from learning on
 
     def __init_subclass__(cls) -> None:
         if "saved_as" in vars(cls):
@@ -178,6 +179,10 @@ class Saved(ABC):
 
     trained_on_: TrainedOn
     scores_: dict[str, Any]
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, self.fitted_as):
+            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(tasks) first.")
 
     @abstractmethod
     def state(self) -> State:

@@ -335,15 +335,15 @@ def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
 def _as_dates(written: nw.DataFrame[Any], frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:
     """Moments in the kind of column that the table has: whole days as dates, others in its time zone."""
     for name in names:
-        kind, column = frame.schema[name], nw.col(name)
-        if kind == nw.Date and _whole(written[name], "d"):
+        dtype, column = frame.schema[name], nw.col(name)
+        if dtype == nw.Date and _whole(written[name], "d"):
             written = written.with_columns(column.cast(nw.Date))
-        elif isinstance(kind, nw.Datetime):
+        elif isinstance(dtype, nw.Datetime):
             zoned = (
-                column.dt.replace_time_zone("UTC").dt.convert_time_zone(kind.time_zone) if kind.time_zone else column
+                column.dt.replace_time_zone("UTC").dt.convert_time_zone(dtype.time_zone) if dtype.time_zone else column
             )
-            exact = kind.time_unit == "ns" or _whole(written[name], kind.time_unit)
-            written = written.with_columns(zoned.cast(kind) if exact else zoned)
+            exact = dtype.time_unit == "ns" or _whole(written[name], dtype.time_unit)
+            written = written.with_columns(zoned.cast(dtype) if exact else zoned)
     return written
 
 

@@ -14,7 +14,7 @@ from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorWarning, NotFittedError, OptionError
+from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import State, load_method
 from metaprior.frames import Wanted, predict_table
@@ -43,6 +43,7 @@ class MetaGP(KeptMethod):
     """
 
     saved_as = "metagp"
+    fitted_as = "method_"
     method_: Any
 
     @states(Auto, LearnedPrior)
@@ -260,10 +261,6 @@ class MetaGP(KeptMethod):
             raise OptionError(
                 "a prior that takes in task columns has inputs that a model of one task has not: it cannot be exported."
             )
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "method_"):
-            raise NotFittedError("this MetaGP has learned nothing yet: call fit(tasks) first.")
 
 
 def _said(method: Any) -> str:

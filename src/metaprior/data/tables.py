@@ -56,11 +56,11 @@ def read_table(
     said = "standard input" if name == "-" else name
     pick = partial(_places, columns=columns, name=said, optional=optional)
     try:
-        open_, kind = _known(_opener(name), said)
-        if kind == "text" and Path(name).suffix.lower() != ".parquet":
+        open_, format_ = _known(_opener(name), said)
+        if format_ == "text" and Path(name).suffix.lower() != ".parquet":
             table = _text(open_, said, columns, delimiter, pick)
         else:
-            table = _typed(open_, said, pick, feather=kind == "arrow")
+            table = _typed(open_, said, pick, feather=format_ == "arrow")
     except OSError as error:
         raise DataError(f"{said} cannot be read: {error.strerror or error}.") from None
     if table.num_rows == 0:
@@ -142,18 +142,18 @@ def _opener(name: str) -> Opener:
 def _known(open_: Opener, name: str) -> tuple[Opener, Format]:
     """What a file holds, and what opens it so that it can be read: one packed by gzip is unpacked on the way."""
     with open_() as file:
-        kind = format_of(file.read(HEAD), name)
-    if kind != "gzip":
-        return open_, kind
+        format_ = format_of(file.read(HEAD), name)
+    if format_ != "gzip":
+        return open_, format_
 
     def unpacked() -> pa.NativeFile:
         return pa.CompressedInputStream(open_(), "gzip")
 
     with unpacked() as file:
-        kind = format_of(file.read(HEAD), name)
-    if kind != "text":
-        raise DataError(f"{name} is {kind} packed by gzip: unpack it with gunzip.")
-    return unpacked, kind
+        format_ = format_of(file.read(HEAD), name)
+    if format_ != "text":
+        raise DataError(f"{name} is {format_} packed by gzip: unpack it with gunzip.")
+    return unpacked, format_
 
 
 def _places(header: Sequence[str], columns: Columns, name: str, optional: Collection[str]) -> dict[str, int]:
@@ -276,9 +276,9 @@ def _as_numbers(column: Any, *, decimal_comma: bool) -> Any:
         return column
     if decimal_comma and not _any(plain, r"\."):
         plain = pc.replace_substring(plain, ",", ".")
-    for kind in (pa.float64(), pa.bool_(), pa.timestamp("us")):
+    for dtype in (pa.float64(), pa.bool_(), pa.timestamp("us")):
         try:
-            return plain.cast(kind)
+            return plain.cast(dtype)
         except pa.ArrowInvalid:
             continue
     return column

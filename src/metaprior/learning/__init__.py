@@ -9,38 +9,3 @@ from metaprior.learning.spec import OptimizerName, TrainingSpec
 from metaprior.learning.updates import LBFGS, RATES, Stochastic, make_updates
 
 OPTIMIZERS = tuple(RATES)
-
-__all__ = [
-    "CHECKPOINT",
-    "LBFGS",
-    "OBJECTIVES",
-    "OPTIMIZERS",
-    "RATES",
-    "UNKNOWNS",
-    "WEIGHTINGS",
-    "Check",
-    "Checkpoint",
-    "Designs",
-    "Fit",
-    "HeldOut",
-    "KindsFit",
-    "MixedEffects",
-    "Objective",
-    "OptimizerName",
-    "Stochastic",
-    "TaskDesigns",
-    "Training",
-    "TrainingSpec",
-    "Weighting",
-    "evidence_loss",
-    "evidence_of",
-    "fingerprint_of",
-    "fit_em",
-    "fit_kinds",
-    "k_means",
-    "kind_evidences",
-    "make_updates",
-    "meta_train",
-    "start_of",
-    "train",
-]

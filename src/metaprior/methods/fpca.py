@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError, NumericalError, OptionError, numerical
+from metaprior.errors import DataError, NumericalError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
 from metaprior.learning import UNKNOWNS, Designs, Fit, MixedEffects, TaskDesigns, evidence_of, fit_em, start_of
@@ -64,6 +64,7 @@ class FPCA(KeptMethod):
     """
 
     saved_as = "fpca"
+    fitted_as = "prior_"
     prior_: Prior
     scaler_: Scaler
     basis_: Basis
@@ -278,10 +279,6 @@ class FPCA(KeptMethod):
         self.eigenvalues_ = values[:, None] * units
         self.explained_ = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
         self.noise_ = model.noise * units
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "prior_"):
-            raise NotFittedError("this FPCA has learned nothing yet: call fit(tasks) first.")
 
 
 def _best(tried: list[Tried]) -> Tried:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import torch
 
-from metaprior.errors import NotFittedError, OptionError
+from metaprior.errors import OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, MixtureConditional
 from metaprior.learning import TrainingSpec
@@ -37,6 +37,7 @@ class HyperPosterior(KeptMethod):
     """
 
     saved_as = "hyper-posterior"
+    fitted_as = "members_"
 
     @states(PriorSpec, TrainingSpec, leave_out=("anchored", "held_out", "learn"), defaults=FEW_TASKS)
     def __init__(
@@ -88,10 +89,6 @@ class HyperPosterior(KeptMethod):
         self._check_fitted()
         alike = torch.full((len(self.members_),), -math.log(len(self.members_)), dtype=torch.float64)
         return MixtureConditional([member.condition(context) for member in self.members_], alike, by_evidence=True)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "members_"):
-            raise NotFittedError("this HyperPosterior has learned nothing yet: call fit(tasks) first.")
 
     def state(self) -> State:
         """Its members, for a file."""

@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor, nn
 
-from metaprior.errors import DataError, NotFittedError, OptionError
+from metaprior.errors import DataError, OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
 from metaprior.learning import Check, Training, TrainingSpec, meta_train
@@ -40,6 +40,7 @@ class LearnedPrior(KeptMethod):
     """
 
     saved_as = "prior"
+    fitted_as = "prior_"
     prior_: Prior
     scaler_: Scaler
     training_: Training
@@ -173,10 +174,6 @@ class LearnedPrior(KeptMethod):
         if len(scales) > 1:
             raise OptionError("the outputs share one noise, and theirs differ in scale: learn it, or use scale=False.")
         return float(noise / scales[0] ** 2)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "prior_"):
-            raise NotFittedError("this LearnedPrior has learned nothing yet: call fit(tasks) first.")
 
 
 def _check_same(start: LearnedPrior, tasks: Tasks, gp: LearnedPrior) -> None:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError, NumericalError, OptionError, numerical
+from metaprior.errors import DataError, NumericalError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import (
     Conditional,
@@ -67,6 +67,7 @@ class Mixture(KeptMethod):
     """
 
     saved_as = "mixture"
+    fitted_as = "models_"
     scaler_: Scaler
     basis_: Basis
 
@@ -247,10 +248,6 @@ class Mixture(KeptMethod):
         scores, scale = designs.scores(model)[0], model.loadings.norm(dim=0).repeat_interleave(tasks.p)
         places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "models_"):
-            raise NotFittedError("this mixture has learned nothing yet: call fit(tasks) first.")
 
 
 class KindsConditional(Conditional["KindsPosterior"]):

@@ -12,7 +12,6 @@ from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import NotFittedError
 from metaprior.files import State
 from metaprior.inference import (
     LOG_2PI,
@@ -45,6 +44,7 @@ class GPPerTask(KeptMethod):
     """
 
     saved_as = "gp per task"
+    fitted_as = "scaler_"
     scaler_: Scaler
 
     def fit(self, tasks: Tasks) -> Self:
@@ -77,10 +77,6 @@ class GPPerTask(KeptMethod):
         method = cls()
         method.scaler_ = Scaler.from_tensors(state.tensors)
         return method
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "scaler_"):
-            raise NotFittedError("this GPPerTask knows no units yet: call fit(tasks) first.")
 
 
 class GridConditional(GaussianConditional):

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import DataError, NotFittedError
+from metaprior.errors import DataError
 from metaprior.files import State
 from metaprior.inference import Conditional, IndependentGaussians, KeptMethod
 from metaprior.splits import Contexts, Doubling, checked_contexts, to_stop_by
@@ -30,6 +30,8 @@ class PointMethod(KeptMethod):
     give the same split, for errors ahead are larger than errors in between. held_out: a fraction of the meta-tasks, or
     other tasks.
     """
+
+    fitted_as = "variance_"
 
     def __init__(self, *, contexts: Contexts | None = None, held_out: float | Tasks = 0.1, seed: int = 0) -> None:
         self.contexts, self.held_out, self.seed = checked_contexts(contexts), held_out, seed
@@ -75,10 +77,6 @@ class PointMethod(KeptMethod):
     @abstractmethod
     def relearned(cls, state: State) -> Self:
         """A method with what `learned` gave."""
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "variance_"):
-            raise NotFittedError(f"this {type(self).__name__} has learned nothing yet: call fit(tasks) first.")
 
     @abstractmethod
     def learn(self, training: Tasks, held_out: Tasks) -> None:

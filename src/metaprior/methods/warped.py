@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import NotFittedError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, Method, WarpedConditional, summed_evidence
 from metaprior.learning import LBFGS
@@ -32,6 +31,7 @@ class Warped(KeptMethod):
     """
 
     saved_as = "warped"
+    fitted_as = "warp_"
     warp_: Warp
 
     def __init__(self, method: Method, warp: str = "yeo-johnson", *, seed: int = 0) -> None:
@@ -65,10 +65,6 @@ class Warped(KeptMethod):
         found.warp_ = make_warp(warp, state.tensor("warp.unit")[None]).requires_grad_(False)
         found.warp_.load_state_dict(state.part("warp."))
         return found
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "warp_"):
-            raise NotFittedError("this method has learned no warp yet: call fit(tasks) first.")
 
 
 @torch.no_grad()

@@ -23,10 +23,8 @@ CHAPTERS = {
             "performance": _PERFORMANCE,
             "reconstructions": Picture(
                 step.reconstructions,
-                (
-                    "A step as each prior sees it from ñ points. The line is the posterior mean of the function, the "
-                    "band two standard deviations around it."
-                ),
+                "A step as each prior sees it from ñ points. The line is the posterior mean of the function, the band "
+                "two standard deviations around it.",
             ),
         },
     ),
@@ -53,10 +51,8 @@ CHAPTERS = {
             "performance": _PERFORMANCE,
             "reconstructions": Picture(
                 mnist.reconstructions,
-                (
-                    "Digits completed from ñ pixels. The first line is what the methods were given (blue pixels are "
-                    "unknown), the last is the truth; between them each method's posterior mean."
-                ),
+                "Digits completed from ñ pixels. The first line is what the methods were given (blue pixels are "
+                "unknown), the last is the truth; between them each method's posterior mean.",
             ),
         },
     ),
@@ -69,19 +65,15 @@ CHAPTERS = {
         {
             "residuals": Picture(
                 icu.residuals,
-                (
-                    "Are the intervals right? Quantiles of the standardised error (y − mean) / sd on the second day, "
-                    "against those of a standard normal. On the dashed diagonal a method is calibrated. The 90% "
-                    "interval is the grey band: a line that leaves it outside the dotted lines covers too much, one "
-                    "that leaves it between them too little. Beyond ±4 the scale is logarithmic: heavy tails."
-                ),
+                "Are the intervals right? Quantiles of the standardised error (y − mean) / sd on the second day, "
+                "against those of a standard normal. On the dashed diagonal a method is calibrated. The 90% interval "
+                "is the grey band: a line that leaves it outside the dotted lines covers too much, one that leaves it "
+                "between them too little. Beyond ±4 the scale is logarithmic: heavy tails.",
             ),
             "patients": Picture(
                 icu.patients,
-                (
-                    "Patients of the test set, three for each variable. The band is the 90% interval for a new "
-                    "measurement, given the first day (filled points); the hollow points were to be predicted."
-                ),
+                "Patients of the test set, three for each variable. The band is the 90% interval for a new "
+                "measurement, given the first day (filled points); the hollow points were to be predicted.",
             ),
         },
     ),
@@ -95,39 +87,31 @@ CHAPTERS = {
         {
             "overfitting": Picture(
                 theory.overfitting,
-                (
-                    "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own "
-                    "context (red) or learned from other functions (orange). Above: fitting raises the data-fit term "
-                    "to its maximum, the complexity term does not move, and the error on the points in between says "
-                    "what that is worth. Below: the error after training, by context points and by the number of "
-                    "meta-tasks (with 5 context points)."
-                ),
+                "Step functions, an RBF kernel that stays fixed, and a mean that is fitted on each target's own "
+                "context (red) or learned from other functions (orange). Above: fitting raises the data-fit term to "
+                "its maximum, the complexity term does not move, and the error on the points in between says what "
+                "that is worth. Below: the error after training, by context points and by the number of meta-tasks "
+                "(with 5 context points; bars are over draws of the meta-tasks).",
             ),
             "counter-example": Picture(
                 theory.counter_example,
-                (
-                    "Five noiseless observations where the known function is zero. With a zero mean the posterior "
-                    "mean is zero everywhere, whatever the kernel; with the function as mean it is exact, whatever "
-                    "the kernel. The bands are two standard deviations under the RBF kernel. Right: with points "
-                    "anywhere the advantage vanishes as they grow."
-                ),
+                "Five noiseless observations where the known function is zero. With a zero mean the posterior mean is "
+                "zero everywhere, whatever the kernel; with the function as mean it is exact, whatever the kernel. "
+                "The bands are two standard deviations under the RBF kernel. Right: with points anywhere the "
+                "advantage vanishes as they grow.",
             ),
             "parameterisations": Picture(
                 theory.parameterisations,
-                (
-                    "One function written in three ways: as it is, with one layer's weights multiplied and the next "
-                    "one's divided by the same factor, and with its hidden units in another order. MAML's gradient "
-                    "steps see the difference of the second; a Gaussian process around the function sees none. Right: "
-                    "the point halfway between two permuted copies in parameter space is another function."
-                ),
+                "One function written in three ways: as it is, with one layer's weights multiplied and the next one's "
+                "divided by the same factor, and with its hidden units in another order. MAML's gradient steps see "
+                "the difference of the second; a Gaussian process around the function sees none. Right: the point "
+                "halfway between two permuted copies in parameter space is another function.",
             ),
             "components": Picture(
                 theory.components,
-                (
-                    "Functional PCA of sea-surface temperatures, a curve per year. Above: the mean curve plus and "
-                    "minus two standard deviations along each component, and each year's scores. Below: later years "
-                    "from three months (filled), with 90% intervals; hollow months were to be predicted."
-                ),
+                "Functional PCA of sea-surface temperatures, a curve per year. Above: the mean curve plus and minus "
+                "two standard deviations along each component, and each year's scores. Below: later years from three "
+                "months (filled), with 90% intervals; hollow months were to be predicted.",
             ),
         },
     ),
@@ -136,16 +120,13 @@ CHAPTERS = {
         "A task is a sample of a Gaussian process whose mean is sin(x), as in the sinusoid experiment, but kernel and "
         "noise are not known and there may be as few as two to learn from. Learned mean and learned both maximise the "
         "evidence, stopping by held-out tasks where there are three or more. Map has a hyper-prior on the parameters, "
-        "and the hyper-posterior is an ensemble of means and kernels that the tasks leave probable. Where there are "
-        "20 tasks or fewer, figures are averages over four draws of them.",
+        "and the hyper-posterior is an ensemble of means and kernels that the tasks leave probable. Figures are means "
+        "over draws of the tasks, each with new functions of its own, and standard errors are over the draws.",
         {
             "by-number": Picture(
                 few.by_number,
-                (
-                    "New functions from five of their points, by the number of meta-tasks that the priors were "
-                    "learned from. Bars are one standard error over the new functions; log likelihoods below −2 are "
-                    "not drawn."
-                ),
+                "New functions from five of their points, by the number of meta-tasks that the priors were learned "
+                "from. Bars are one standard error over draws of them; log likelihoods below −2 are not drawn.",
             )
         },
     ),

@@ -10,36 +10,3 @@ from metaprior.report.methods import GREY, Row, colour_of, references
 from metaprior.report.page import mark_sign, read_found, section, write_comparison, write_html, write_model_page
 from metaprior.report.results import Results
 from metaprior.report.tables import markdown_tables, terminal_tables
-
-__all__ = [
-    "BETTER",
-    "COMPARISON",
-    "GREY",
-    "WORSE",
-    "Chapter",
-    "Curves",
-    "Html",
-    "Picture",
-    "Results",
-    "Row",
-    "colour_of",
-    "draw_figures",
-    "join",
-    "make_grids",
-    "mark_sign",
-    "markdown_tables",
-    "model_figures",
-    "named",
-    "new_figure",
-    "performance",
-    "read_found",
-    "references",
-    "section",
-    "tag",
-    "task_figure",
-    "terminal_tables",
-    "write_comparison",
-    "write_figure",
-    "write_html",
-    "write_model_page",
-]

@@ -13,17 +13,3 @@ from metaprior.scoring.scores import (
     score,
     summarise,
 )
-
-__all__ = [
-    "LEVELS",
-    "METRICS",
-    "Metric",
-    "Scores",
-    "Summary",
-    "evaluate",
-    "paired_difference",
-    "recorded_density",
-    "rounded_density",
-    "score",
-    "summarise",
-]

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError, NotFittedError, UnknownNameError
+from metaprior.errors import DataError, MetapriorError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of
@@ -70,6 +70,7 @@ class Auto(KeptMethod):
     """
 
     saved_as = "auto"
+    fitted_as = "method_"
     method_: Any
 
     def __init__(
@@ -130,10 +131,6 @@ class Auto(KeptMethod):
         A task of the past's kind has any value from 0 to 1; one unlike all of them has nearly 0; without points, 1.
         """
         return self.condition(context).plausibility
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "method_"):
-            raise NotFittedError("nothing was chosen yet: call fit(tasks) first.")
 
     def _folds(self, count: int) -> list[Fold]:
         """Which tasks to learn from, and which ones to judge by."""

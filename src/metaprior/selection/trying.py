@@ -130,8 +130,8 @@ def held_out_values(
     return seen, values
 
 
-def joined(kind: type[Any], parts: Sequence[Any]) -> Any:
-    return kind(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(kind)))
+def joined(record: type[Any], parts: Sequence[Any]) -> Any:
+    return record(*(torch.cat([getattr(part, one.name) for part in parts]) for one in fields(record)))
 
 
 def as_dict(values: Seen | Values | None) -> dict[str, Tensor]:

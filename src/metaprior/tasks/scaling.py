@@ -71,9 +71,6 @@ class Scaler:
     def unscale_sd(self, sd: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return sd * self.y_scale
 
-    def unscale_variance(self, variance: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return variance * self.y_scale**2
-
     def unscale_log_density(self, log_density: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """Log densities of single values of y: the Jacobian of the scaling is `1 / y_scale`."""
         return log_density - self.y_scale.log()

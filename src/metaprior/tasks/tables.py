@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -75,13 +74,13 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
     array = _arrow(frame, name)
     if array is None:
         raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
-    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if not (_is_date(kind) or _is_numeric(kind) or _is_text(kind)):
-        raise DataError(f"task column {name!r} holds {kind}; use numbers, dates or text.")
-    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(kind)).to_numpy(zero_copy_only=False)
+    dtype = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not (_is_date(dtype) or _is_numeric(dtype) or _is_text(dtype)):
+        raise DataError(f"task column {name!r} holds {dtype}; use numbers, dates or text.")
+    empty = array.is_null(nan_is_null=pa.types.is_floating(dtype)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~empty)
     some = array.take(pa.array(rows))
-    codes, values = _encode(pa.array(_days(some)) if _is_date(kind) else some)
+    codes, values = _encode(pa.array(_days(some)) if _is_date(dtype) else some)
     first = np.full(len(ids), -1)
     first[owner[rows][::-1]] = codes[::-1]  # of each task's first row that has a value
     differs = np.flatnonzero(codes != first[owner[rows]])
@@ -158,10 +157,10 @@ def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
     array = _arrow(frame, name)
     if array is None:
         raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
-    empty = pc.is_null(array, nan_is_null=pa.types.is_floating(array.type))
-    count = pc.sum(empty).as_py() or 0
+    empty = array.is_null(nan_is_null=pa.types.is_floating(array.type))
+    count = empty.true_count
     if count:
-        row = pc.index(empty, True).as_py()
+        row = empty.index(True).as_py()
         raise DataError(
             f"task column {name!r} is empty in {count} rows (the first is row {row}): give each row its task."
         )
@@ -230,12 +229,12 @@ def holds_times(frame: nw.DataFrame[Any], name: str) -> bool:
     return array is not None and bool(pa.types.is_time(array.type))
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _is_text(dtype: Any) -> bool:
+    return bool(pa.types.is_string(dtype) or pa.types.is_large_string(dtype))
 
 
-def _is_date(kind: Any) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+def _is_date(dtype: Any) -> bool:
+    return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
 
 
 def _days(array: Any) -> Array:
@@ -249,9 +248,9 @@ def in_days(moments: Array) -> Array:
     return days
 
 
-def _is_numeric(kind: Any) -> bool:
+def _is_numeric(dtype: Any) -> bool:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal, pa.types.is_null)
-    return any(test(kind) for test in tests)
+    return any(test(dtype) for test in tests)
 
 
 def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
@@ -267,8 +266,8 @@ def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
         )
     if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"
-    kind = array.type if array is not None else frame.get_column(name).dtype
-    return f"it holds {kind}; convert it to numbers first"
+    dtype = array.type if array is not None else frame.get_column(name).dtype
+    return f"it holds {dtype}; convert it to numbers first"
 
 
 def _what_text_holds(values: list[tuple[int, str]]) -> str:

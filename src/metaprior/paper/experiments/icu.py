@@ -139,12 +139,6 @@ class _Patients:
     def auto(self, name: str) -> Method:
         return Auto(contexts=DAYS, seed=self.options.seed, progress=self.label(name)).fit(self.meta)
 
-    def last_value(self, name: str) -> Method:
-        return LastValue(**self.asked).fit(self.training)
-
-    def context_mean(self, name: str) -> Method:
-        return ContextMean(**self.asked).fit(self.training)
-
     @property
     def asked(self) -> dict[str, Any]:
         """What a method that predicts single values takes."""
@@ -187,8 +181,8 @@ METHODS: dict[str, Callable[[_Patients, str], Method]] = {
     "fpca": _Patients.fpca,
     "warped": _Patients.warped,
     "auto": _Patients.auto,
-    "last value": _Patients.last_value,
-    "context mean": _Patients.context_mean,
+    "last value": lambda patients, name: LastValue(**patients.asked).fit(patients.training),
+    "context mean": lambda patients, name: ContextMean(**patients.asked).fit(patients.training),
 }
 """The rows, each with what fits it on set-a."""
 

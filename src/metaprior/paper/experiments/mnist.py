@@ -92,8 +92,8 @@ class _Images:
         self.training = self._tasks(training[rest], white, "meta", rest)
         self.test = self._tasks(test, white, "test", torch.arange(len(test)))
 
-    def _tasks(self, images: UInt8[Tensor, "m h w"], white: float, kind: str, numbers: Tensor) -> Tasks:
-        ids = [f"{kind} {i}" for i in numbers.tolist()]
+    def _tasks(self, images: UInt8[Tensor, "m h w"], white: float, part: str, numbers: Tensor) -> Tasks:
+        ids = [f"{part} {i}" for i in numbers.tolist()]
         return Tasks.on_grid(self.grid, images.flatten(1).double().div_(white), ids)
 
 

@@ -41,16 +41,16 @@ def overfitting(rows: list[Row], curves: Curves) -> Figure | None:
     return figure
 
 
-def _errors(axes: Axes, rows: list[Row], kind: str, title: str) -> None:
+def _errors(axes: Axes, rows: list[Row], varied: str, title: str) -> None:
     """Mean squared error with standard errors against one of the settings."""
-    chosen = [row for row in rows if row["metric"] == "mse" and row["setting"].startswith(f"{kind} = ")]
+    chosen = [row for row in rows if row["metric"] == "mse" and row["setting"].startswith(f"{varied} = ")]
     for name in dict.fromkeys(row["method"] for row in chosen):
         own = [row for row in chosen if row["method"] == name]
         x = [int(row["setting"].rpartition(" = ")[2]) for row in own]
         y, error = [row["mean"] for row in own], [row["stderr"] or 0.0 for row in own]
         axes.errorbar(x, y, error, color=colour_of(name), marker="o", ms=4, lw=1.6, capsize=2, label=name)
     axes.set(title=title, ylabel="mean squared error", yscale="log")
-    if kind != "steps":
+    if varied != "steps":
         axes.set_xscale("log")
     ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
     low, high = axes.get_ylim()

@@ -30,6 +30,3 @@ def run(options: Options) -> Results:
             advance(name)
     results.close()
     return results
-
-
-__all__ = ["PARTS", "run"]
