@@ -11,7 +11,20 @@ import torch
 from safetensors.torch import save_file
 
 import metaprior
-from metaprior import FPCA, MAML, DataError, MetaGP, OptionError, OutputError, Tasks
+from metaprior import (
+    FPCA,
+    MAML,
+    Auto,
+    DataError,
+    HyperPosterior,
+    MetaGP,
+    Mixture,
+    NotFittedError,
+    OptionError,
+    OutputError,
+    Tasks,
+    Warped,
+)
 from metaprior.files import FORMAT, State, read_state, write_state
 from metaprior.learning import checkpoints
 from metaprior.methods import ContextMean, GPPerTask, LastValue, NeuralNetwork
@@ -280,3 +293,16 @@ def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path, monkeypatch):
     monkeypatch.setattr("metaprior.files.safe_open", refused)
     with pytest.raises(DataError, match="may not be read by this user"):
         metaprior.load(path)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [MetaGP(), MetaGP("deep"), Auto(), Warped(FPCA()), FPCA(), MAML(), Mixture(), HyperPosterior(), GPPerTask()],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_has_learned_nothing_says_so(method, tmp_path):
+    blank = Tasks.empty(["new"], 1, 1)
+    for ask in (lambda: method.predict(blank, [[0.0]]), lambda: method.save(tmp_path / "m"), method.state):
+        with pytest.raises(NotFittedError, match=f"this {type(method).__name__} has learned nothing yet: call fit"):
+            ask()
+    assert list(tmp_path.iterdir()) == []

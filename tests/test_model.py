@@ -1,3 +1,4 @@
+import dataclasses
 import inspect
 
 import numpy as np
@@ -6,15 +7,19 @@ import torch
 
 from metaprior import (
     DataError,
+    HyperPosterior,
     LearnedPrior,
     MetaGP,
     Method,
     NotFittedError,
     OptionError,
     Prior,
+    PriorSpec,
     Tasks,
+    TrainingSpec,
     condition,
     evidence,
+    meta_train,
 )
 from metaprior.priors import DeepMean
 from tests.problems import known_rbf, ragged
@@ -40,17 +45,43 @@ def test_it_is_a_method_and_fit_returns_it():
     assert gp.fit(in_units()) is gp
 
 
-def test_constructor_arguments_are_stored_untouched():
+def test_options_are_kept_in_two_specifications_and_given_modules_stay_as_they_are():
     mean, kernel = DeepMean(1, hidden=(3,), seed=0), known_rbf().kernel
-    arguments = {"mean": mean, "kernel": kernel, "hidden": [5], "learn": ["mean"], "noise": 0.1, "max_epochs": 3}
-    gp = LearnedPrior(**arguments, progress=False)
+    made_of = {"mean": mean, "kernel": kernel, "hidden": (5,), "learn": ("mean",), "noise": 0.1}
+    how = {"max_epochs": 3, "patience": 2, "weighting": "point"}
+    gp = LearnedPrior(**made_of, **how, progress=False)
     before = [p.clone() for p in mean.parameters()]
     gp.fit(in_units())
-    for name, value in arguments.items():
-        assert getattr(gp, name) is value
+    assert all(getattr(gp.spec, name) == value for name, value in made_of.items())
+    assert (gp.spec.mean is mean, gp.spec.kernel is kernel) == (True, True)
+    assert gp.training == TrainingSpec(**how)
     assert all(torch.equal(a, b) for a, b in zip(before, mean.parameters(), strict=True))
-    assert set(inspect.signature(LearnedPrior).parameters) == {k for k in vars(gp) if not k.endswith("_")}
     assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "task_x_", "trained_on_", "training_"}
+    given = {"hidden": [5], "learn": ["mean"]}
+    assert all(MetaGP("deep", **given).options[name] is value for name, value in given.items())  # untouched
+
+
+def test_signatures_say_every_option_with_its_default():
+    own = {"scale", "device", "dtype", "seed", "progress"}
+    fields = {one.name: one.default for spec in (PriorSpec, TrainingSpec) for one in dataclasses.fields(spec)}
+    for function, more in ((LearnedPrior, own), (MetaGP, own | {"contexts", "rungs"})):
+        found = inspect.signature(function).parameters
+        assert set(found) == {*fields, *more}
+        differs = {name for name, value in fields.items() if found[name].default != value}
+        assert differs == ({"mean", "kernel"} if function is MetaGP else set())  # where it chooses them
+    assert inspect.signature(HyperPosterior).parameters["hidden"].default == (32, 32)
+    assert {*inspect.signature(meta_train).parameters} >= {one.name for one in dataclasses.fields(TrainingSpec)}
+
+
+def test_an_option_that_does_not_exist_is_told_with_those_that_do():
+    for wrong in (
+        lambda: LearnedPrior(hiden=(3,)),
+        lambda: MetaGP("deep", hiden=(3,)),
+        lambda: meta_train(None, None, seed=0, hiden=(3,)),
+        lambda: HyperPosterior(hiden=(3,)),
+    ):
+        with pytest.raises(OptionError, match=r"hiden: no option of .*patience"):
+            wrong()
 
 
 def test_predictions_are_in_the_users_units(fitted):

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import csv
 
 import metaprior
 from metaprior.cli import main
-from metaprior.data import read_table
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT, Checkpoint
 
@@ -27,7 +27,7 @@ def files(tmp_path_factory):
     (home / "mine.csv").write_text(f"who,t,y\n{rows}")
     (home / "at.csv").write_text("who,t\n1,2.5\n")
     (home / "own.csv").write_text("my,notes\n1,2\n")
-    table = read_table(str(home / "mine.csv"))
+    table = csv.read_csv(home / "mine.csv")
     gp = metaprior.MetaGP("constant", "rbf", max_epochs=2, progress=False).fit(table, task="who", x="t", y="y")
     gp.save(home / "m.metaprior")
     return {path.name: path.read_bytes() for path in home.iterdir()}
@@ -125,7 +125,7 @@ def test_what_lies_where_a_training_is_kept(home, run):
 
 
 def test_the_results_of_a_comparison_leave_its_table_alone(home, run):
-    table = read_table("mine.csv")
+    table = csv.read_csv("mine.csv")
     metaprior.data.write_table(table, "tasks.parquet")
     before = Path("tasks.parquet").read_bytes()
     words = [COMPARE[0], "tasks.parquet", *COMPARE[2:], "--report", "."]

@@ -1,6 +1,8 @@
 """Eigenfunction kernels, noise by input, Student-t processes, warps and mixtures, against slow references."""
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -393,3 +395,12 @@ def test_the_jacobian_of_a_warp_is_that_of_every_output():
     t = (y / method.warp_.unit).log()
     expected = plain.at([3.0]).joint_log_density(t) - y.log().sum(1)
     assert posterior.joint_log_density(y).numpy() == pytest.approx(expected.numpy(), rel=1e-9)
+
+
+def test_a_warp_keeps_no_tasks_alive():
+    tasks = ragged(count=4)
+    learned_warp("yeo-johnson", tasks)
+    kept = weakref.ref(tasks)
+    del tasks
+    gc.collect()
+    assert kept() is None

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
-from metaprior.methods import METHODS, GPPerTask, make_method
+from metaprior.methods import METHODS, Entry, GPPerTask, make_method, named_methods
+from metaprior.paper import EXPERIMENTS
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto, compare, portrait
 from metaprior.selection.compare import CHOSEN
@@ -70,7 +71,7 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason():
     assert "have no order" in found.skipped["last value"]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "auto"])
+@pytest.mark.parametrize("name", [name for name, one in METHODS.items() if one.make and name != "auto"])
 def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
     tasks = seasons(7)
     method = make_method(name, tasks).fit(tasks)
@@ -175,7 +176,7 @@ def test_what_is_asked_ahead_is_calibrated_ahead():
 
 def test_a_method_that_fails_in_one_fold_is_in_no_fold(monkeypatch):
     tasks, calls = seasons(12), []
-    whole = METHODS["shared gp"]
+    whole = METHODS["shared gp"].make
 
     def sometimes(training, seed, contexts):
         calls.append(1)
@@ -183,7 +184,7 @@ def test_a_method_that_fails_in_one_fold_is_in_no_fold(monkeypatch):
             raise DataError("not these")
         return whole(training, seed, contexts)
 
-    monkeypatch.setitem(METHODS, "shared gp", sometimes)
+    monkeypatch.setitem(METHODS, "shared gp", Entry(sometimes))
     found = compare(tasks, random_sizes([2]), methods=["shared gp", "last value"], folds=3)
     assert found.skipped == {"shared gp": "not these"}
     assert found.methods == ["last value", CHOSEN]
@@ -209,7 +210,7 @@ class Watched(GPPerTask):
 def test_nothing_is_scored_or_chosen_on_tasks_it_was_learned_from(monkeypatch):
     """Outer and inner trials alternate: no trial knows whom it is asked about, and no inner one the fold's tasks."""
     monkeypatch.setattr(Watched, "trials", [])
-    monkeypatch.setitem(METHODS, "shared gp", lambda tasks, seed, contexts: Watched())
+    monkeypatch.setitem(METHODS, "shared gp", Entry(lambda tasks, seed, contexts: Watched()))
     tasks = seasons(20)
     compare(tasks, random_sizes([2]), methods=["shared gp", "last value"], folds=5)
     inner, outer = Watched.trials[::2], Watched.trials[1::2]
@@ -240,7 +241,7 @@ def test_the_choice_is_what_was_best_within_the_other_folds(monkeypatch):
             known = Tasks.from_pairs([(self.learned[name].x, self.learned[name].y) for name in at.ids], at.ids)
             return super().predict(known, at)
 
-    monkeypatch.setitem(METHODS, "shared gp", lambda tasks, seed, contexts: ByHeart())
+    monkeypatch.setitem(METHODS, "shared gp", Entry(lambda tasks, seed, contexts: ByHeart()))
     found = compare(seasons(20), random_sizes([2]), methods=["learned mean", "shared gp"], folds=2)
     assert set(found.winners) == {"learned mean"}
 
@@ -275,3 +276,23 @@ def test_a_trial_is_a_function_of_method_fold_and_seed():
 
 def fit_named(tasks, seed):
     return make_method("learned mean", tasks, seed).fit(tasks)
+
+
+def test_what_only_an_experiment_knows_cannot_be_asked_for():
+    assert EXPERIMENTS  # the paper has added its own
+    assert METHODS["bayes limit"].make is None
+    for name in ("bayes limit", "true mean", "fcpa"):
+        with pytest.raises(UnknownNameError, match="Known: last value"):
+            make_method(name, seasons(8))
+        with pytest.raises(UnknownNameError):
+            compare(seasons(8), random_sizes([1], 0), methods=[name])
+    with pytest.raises(UnknownNameError):
+        Auto(rungs=("maml",))  # a method, but no rung
+
+
+def test_the_ladder_by_the_number_of_tasks():
+    rungs = {m: named_methods(lambda one, m=m: one.suits(m)) for m in (5, 49, 50, 99, 100)}
+    assert "hyper-posterior" in rungs[49]
+    assert "hyper-posterior" not in rungs[50]
+    assert {*rungs[100]} - {*rungs[99]} == {"mixture", "warped mixture", "learned both", "student", "warped"}
+    assert rungs[5][:3] == ("gp per task", "shared gp", "mean and last value")

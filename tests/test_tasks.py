@@ -271,3 +271,12 @@ def test_many_tasks_on_one_grid():
 def test_what_does_not_fit_a_grid(y, ids, message):
     with pytest.raises(DataError, match=message):
         Tasks.on_grid([0.0, 1.0, 2.0], y, ids)
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, torch.as_tensor, lambda y: torch.as_tensor(y)[..., None]])
+def test_tasks_on_a_grid_are_their_own(as_given):
+    x, y = np.array([0.0, 1.0]), as_given(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    tasks = Tasks.on_grid(x, y)
+    x[:], y[:] = 9.0, 9.0
+    assert tasks.y[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert tasks.x[:, 0].tolist() == [0.0, 1.0, 0.0, 1.0]

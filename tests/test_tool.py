@@ -294,7 +294,7 @@ BAD = {
     "categories": (["fit", "words.csv", *NAMES, "--out", "m"], "number the categories"),
     "a billion draws": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--samples", "1000000000"], "at most 100,000"),
     "draws": (["predict", "MODEL", "elnino", "--at", "1:12:0.01", "--samples", "9999"], "give at most 2,977"),
-    "huge": (["fit", "huge.csv", *NAMES, "--out", "m"], "'temperature' is as large as 3e+300 (task 1)"),
+    "huge": (["fit", "huge.csv", *NAMES, "--out", "m"], "'temperature' is as large as 3e+300 (task '1')"),
     "huge, compared": (["compare", "huge.csv", *NAMES], "Give it in other units, below 1e+75"),
     "numbers for dates": (["evaluate", "MODEL", "dated.csv", "--context", "1"], "trained on numbers in column 'month'"),
     "no such file": (["fit", "nothing.csv", *NAMES, "--out", "m"], "no file nothing.csv, nor an embedded table"),
@@ -431,7 +431,7 @@ def test_scores_are_of_tasks_that_had_no_say(folder, tmp_path, monkeypatch):
     whole, scored, save = metaprior.LearnedPrior.fit, cli_fit.held_out_scores, metaprior.MetaGP.save
 
     def fit(self, tasks, **options):
-        fits.append({*tasks.ids, *self.held_out.ids})
+        fits.append({*tasks.ids, *self.training.held_out.ids})
         return whole(self, tasks, **options)
 
     def judge(gp, tasks, contexts):
