@@ -1,6 +1,6 @@
 """How long `import metaprior` takes beside `import gpytorch`, each in processes of their own, in turns.
 
-    python benchmarks/imports.py
+python benchmarks/imports.py
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from metaprior.tasks import (
     Tasks,
     as_written,
     check_known,
+    check_targets,
     holds_dates,
     holds_times,
     task_columns,
@@ -60,6 +61,8 @@ class Wanted(NamedTuple):
             raise OptionError(f"level {self.level}: give a number between 0 and 1, such as 0.9.")
         if any(not 0 < q < 1 for q in self.quantiles):
             raise OptionError(f"quantiles {self.quantiles}: give numbers between 0 and 1.")
+        if len({f"{q:g}" for q in self.quantiles}) < len(self.quantiles):
+            raise OptionError(f"quantiles {self.quantiles}: some are the same in their first six digits.")
         if self.samples < 0:
             raise OptionError(f"{self.samples} samples: give 0 or more.")
 
@@ -83,6 +86,9 @@ def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wa
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
     context, points, notes = _tasks(frame, columns, at, wanted.missing)
+    for known in (context, points) if len(context.x) else (points,):
+        method.trained_on_.check_inputs(known)
+    check_targets(context)
     _check_size(points, len(columns.y), wanted.samples)
     conditional = method.condition(context)
     posterior, usual = conditional.at(points), conditional.plausibility
@@ -138,7 +144,7 @@ def _check_size(points: Tasks, targets: int, samples: int) -> None:
     values = max(len(points.x) * targets, 1)
     possible = min(MOST_DRAWN // values, MOST_COLUMNS)
     if samples > possible:
-        raise OptionError(f"{samples:,} samples of {values:,} values are too many: give at most {possible:,}.")
+        raise OptionError(f"{samples:,} samples are too many for {values:,} points: give at most {possible:,}.")
     largest = int(points.sizes.max()) if len(points) else 0
     if samples and largest > MOST_TOGETHER:
         raise OptionError(
@@ -196,8 +202,10 @@ def _tasks(
         else:
             ids = task_ids(frame, columns.task)
             points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
-            dated = tuple(name for name in columns.x if holds_dates(frame, name))
-            points = replace(points, columns=curves, dated=dated)
+            dated, clocks = (
+                tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times)
+            )
+            points = replace(points, columns=curves, dated=dated, clocks=clocks)
         context, points = _together(given, points)
     if about:
         points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
@@ -290,8 +298,6 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     empty = Tasks.empty(points.ids, points.d, p)
     if context is None:
         return empty, points
-    for name in {*context.dated} ^ {*points.dated}:
-        raise DataError(f"column {name!r} holds dates in one of the table and the points, and numbers in the other.")
     at = _places(context.ids, points.ids)
     known = [i for i in at if i is not None]
     if not known:
@@ -299,16 +305,18 @@ def _together(context: Tasks | None, points: Tasks) -> tuple[Tasks, Tasks]:
     pairs = context.select(known)
     sizes = torch.tensor([0 if i is None else int(context.sizes[i]) for i in at])
     offsets = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-    return Tasks(pairs.x, pairs.y, offsets, points.ids, context.columns, (), context.dated), points
+    return replace(pairs, offsets=offsets, ids=points.ids, notes=()), points
 
 
 def _places(ids: Sequence[Any], wanted: Sequence[Any]) -> list[int | None]:
     """Where the wanted tasks are among these: the very ids, else those that are written alike.
 
-    One table may hold 2011 as a number and the other as text; where both have "2011" and "2011.0", those are two tasks.
+    One table may hold 2011 as a number and the other as text; where both are text, "2011" and "2011.0" are two tasks.
     """
-    place = {_written(name): i for i, name in enumerate(ids)} | {name: i for i, name in enumerate(ids)}
-    return [place.get(name, place.get(_written(name))) for name in wanted]
+    parts = (part for name in (*ids, *wanted) for part in (name if isinstance(name, tuple) else (name,)))
+    alike = {} if all(isinstance(part, str) for part in parts) else {_written(name): i for i, name in enumerate(ids)}
+    place = alike | {name: i for i, name in enumerate(ids)}
+    return [place.get(name, alike.get(_written(name))) for name in wanted]
 
 
 def _written(name: Any) -> Any:

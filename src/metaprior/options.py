@@ -20,7 +20,7 @@ def names_of_options(*specs: type) -> tuple[str, ...]:
 def states(
     *specs: type, leave_out: Collection[str] = (), defaults: Mapping[str, Any] | None = None
 ) -> Callable[[Function], Function]:
-    """Let a signature say the fields of these in the place of `**options`: for help, for editors, for `get_params`.
+    """Let a signature say the fields of these in the place of `**options`: for help and for `get_params`.
 
     leave_out: fields that are no options here. defaults: where they are others than those of the fields.
     """

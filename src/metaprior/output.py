@@ -32,12 +32,34 @@ def check_file(path: Path, reads: Iterable[str], *, ours: Callable[[Path], bool]
     """
     if path.is_dir() or not path.parent.is_dir():
         raise OutputError(f"{path}: give the name of a file in a folder that exists.")
+    _check_lost(path, list(reads), ours, overwrite, "--out")
+    prepare_folder(path.parent)
+
+
+def check_folder(
+    folder: Path,
+    names: Iterable[str],
+    reads: Iterable[str],
+    *,
+    ours: Callable[[Path], bool],
+    overwrite: bool,
+    option: str,
+) -> None:
+    """The same for files of a folder, which need not exist yet. option: what a user gives another folder with."""
+    prepare_folder(folder, option)
+    known = list(reads)
+    for name in names:
+        _check_lost(folder / name, known, ours, overwrite, option)
+
+
+def _check_lost(path: Path, reads: Iterable[str], ours: Callable[[Path], bool], overwrite: bool, option: str) -> None:
     for name in reads:
         if same_file(path, name):
-            raise OutputError(f"{path} is what this command reads ({name}), and would be lost: choose another --out.")
+            raise OutputError(
+                f"{path} is what this command reads ({name}), and would be lost: choose another {option}."
+            )
     if os.path.lexists(path) and not overwrite and not ours(path):
-        raise OutputError(f"{path} exists, and would be lost: choose another --out, or replace it with --overwrite.")
-    prepare_folder(path.parent)
+        raise OutputError(f"{path} exists, and would be lost: choose another {option}, or replace it with --overwrite.")
 
 
 def same_file(one: str | Path, other: str | Path) -> bool:

@@ -51,6 +51,9 @@ def common(
     """Meta-learn Gaussian-process priors from many small related tasks."""
 
 
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that would else be left alone.")]
+
+
 @app.command(epilog="Example: metaprior reproduce step --methods 'learned mean,learned both' --out out/step")
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}; or all.")],
@@ -73,15 +76,16 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")
     ] = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Run an experiment of the paper: table beside the paper's, claims judged, figures, and a page with all of it."""
     rows = tuple(name.strip() for name in methods.split(",")) if methods else ()
     options = Options(seed=seed, methods=rows, optimizer=optimizer, quick=quick, data=data)  # type: ignore[arg-type]
     folder = out or Path("out") / experiment
     if experiment == "all":
-        reproduce_all(options, folder)
+        reproduce_all(options, folder, overwrite=overwrite)
     else:
-        reproduce_experiment(experiment, options, folder, add=add)
+        reproduce_experiment(experiment, options, folder, add=add, overwrite=overwrite)
 
 
 TableArgument = Annotated[
@@ -102,7 +106,6 @@ TaskXOption = Annotated[
 ]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a text file; default what its header has: , tab ; or |.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace a file that --out would else leave alone.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The outcome as JSON on standard output.")]
 ContextOption = Annotated[str | None, typer.Option(help="Numbers of random context points, such as 1,3,5.")]
@@ -268,7 +271,8 @@ def compare(
 def show(
     model: Annotated[str, typer.Argument(help="A model file.")],
     pictures: Annotated[Path | None, typer.Option(help="Folder for a page of pictures.")] = None,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """What a model file holds, and pictures of the prior in it."""
-    show_model(model, pictures, Screen(as_json=as_json))
+    show_model(model, pictures, Screen(as_json=as_json), overwrite=overwrite)

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from metaprior.cli.points import number_or_date
 from metaprior.data import COLUMNS, EMBEDDED, read_table
-from metaprior.errors import DataError, OptionError
+from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
 from metaprior.output import check_file, same_file
@@ -129,12 +129,9 @@ def check_model_file(out: Path, table: str, overwrite: bool, start: str | None =
 
 
 def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
-    """A word where inputs lie outside what the model was trained on, or are dates on one side only."""
+    """A word where inputs lie outside what the model was trained on."""
+    trained_on.check_inputs(tasks)
     for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True)):
-        was, now = name in trained_on.dated, name in tasks.dated
-        if was != now:
-            kinds = ("dates", "numbers") if was else ("numbers", "dates")
-            raise DataError(f"the model was trained on {kinds[0]} in column {name!r}; here it holds {kinds[1]}.")
         outside = int(((tasks.x[:, k] < low) | (tasks.x[:, k] > high)).sum())
         if outside:
             screen.say(
@@ -161,10 +158,10 @@ def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: 
     if until:
         name, _, value = until.rpartition("=")
         try:
-            return Until(name.strip(), number_or_date(value))
-        except OptionError:
+            return Until(name.strip(), number_or_date(value, name.strip() in tasks.dated))
+        except OptionError as error:
             form = "COLUMN=NUMBER or a date, such as hour=24, day=2020-03-01 or time=2020-03-01T06:00"
-            raise OptionError(f"--context-until {until}: give {form}.") from None
+            raise OptionError(f"--context-until {until}: {error} Give {form}.") from None
     if context:
         try:
             sizes = [int(part) for part in context.split(",")]

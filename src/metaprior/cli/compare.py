@@ -6,24 +6,33 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaprior.cli.common import Screen, check_model_file
+from metaprior.cli.common import Screen, check_model_file, files_read
 from metaprior.errors import OutputError
 from metaprior.methods import make_method
 from metaprior.model import MetaGP
-from metaprior.output import prepare_folder, same_file, write_whole
-from metaprior.report import COMPARISON, Results, draw_figures, markdown_tables, terminal_tables, write_comparison
+from metaprior.output import check_folder, write_whole
+from metaprior.report import (
+    COMPARISON,
+    Results,
+    among_results,
+    draw_figures,
+    markdown_tables,
+    terminal_tables,
+    write_comparison,
+)
 from metaprior.selection import compare, described_scores
 from metaprior.splits import Contexts
 from metaprior.tasks import Tasks
 
 
 def check_outputs(folder: Path, out: Path | None, table: str, overwrite: bool) -> None:
-    """Whether results and model may be written there, before any work is done: not over the table that they are of."""
-    prepare_folder(folder, "--report")
-    if same_file(folder / "tasks.parquet", table):
-        raise OutputError(f"{table} is where the results of each task would be written: choose another --report.")
+    """Whether results and model may be written there, before any work is done: nothing is lost by them."""
+    names, reads = COMPARISON.files, files_read(table)
+    check_folder(folder, names, reads, ours=among_results, overwrite=overwrite, option="--report")
     if out is not None:
         check_model_file(out, table, overwrite)
+        if out.resolve() in [(folder / name).resolve() for name in names]:
+            raise OutputError(f"{out} is one of the results that are written to --report: choose another --out.")
 
 
 def compare_methods(

@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from collections.abc import Collection, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ DAY = 86_400_000_000.0
 """Microseconds: whole ones are exact, so that a step of 20 minutes never leads beside the clock."""
 
 STEPS = {"w": 7 * DAY, "d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": 1e6}
-MOMENT = r"\d{4}-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?!\d)){0,2}(?:\.\d{1,6})?)?)?"
+MOMENT = r"\d{4}-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?!\d)){1,2}(?:\.\d{1,6})?)?)?"
 RANGE = rf"({MOMENT}|[^:]*):({MOMENT}|[^:]*):([^:]*)"
 
 
@@ -45,10 +46,17 @@ def points_at(text: str, names: Sequence[str], dated: Collection[str]) -> Array:
     return np.stack([grid.ravel() for grid in np.meshgrid(*columns, indexing="ij")], 1)
 
 
-def number_or_date(text: str) -> float:
-    """A number, or a date such as 2020-03-01 or 2020-03-01T06:00 as days since 1970."""
-    value, dated = _value(text.strip())
-    return value / DAY if dated else value
+def number_or_date(text: str, dated: bool) -> float:
+    """A number, or a date such as 2020-03-01 or 2020-03-01T06:00 as days since 1970: as the input holds."""
+    value, is_date = _value(text.strip())
+    _check_dated("it", is_date, dated)
+    return value / DAY if is_date else value
+
+
+def _check_dated(what: str, dates: bool, dated: bool) -> None:
+    if dates != dated:
+        kinds = ("numbers, not dates", "dates, such as 2020-02-15, not numbers")
+        raise OptionError(f"{what} holds {kinds[dated]}.")
 
 
 def _by_input(text: str, names: Sequence[str]) -> dict[str, list[str]]:
@@ -76,8 +84,7 @@ def _column(name: str, parts: Sequence[str], dated: bool) -> Array:
     """The values of one input; dates in days since 1970."""
     columns = []
     for values, dates in map(_values, parts):
-        if dates and not dated:
-            raise OptionError(f"the input {name!r} holds numbers, not dates.")
+        _check_dated(f"the input {name!r}", dates, dated)
         columns.append(values / DAY if dates else values)
     return np.concatenate(columns)
 
@@ -97,7 +104,8 @@ def _values(part: str) -> tuple[Array, bool]:
     steps = (stop - start) / step + 1e-9
     if steps >= MOST:
         raise OptionError(f"{steps:,.0f} points for each task are too many; give a larger step.")
-    return start + step * np.arange(math.floor(steps) + 1), dates
+    first, by = Decimal(repr(start)), Decimal(repr(step))  # in decimals, or 3 * 0.1 would be written with 17 digits
+    return np.array([float(first + k * by) for k in range(math.floor(steps) + 1)]), dates
 
 
 def _value(text: str) -> tuple[float, bool]:

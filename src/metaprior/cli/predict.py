@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from metaprior.data import EMBEDDED, check_output, column_names, read_table, wri
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
-from metaprior.output import check_file, prepare_folder
-from metaprior.report import task_figure, write_figure
+from metaprior.output import check_file, check_folder, prepare_folder
+from metaprior.report import drawn_before, task_figure, write_figure
 from metaprior.tasks import Columns, TrainedOn
+
+OURS = re.compile(r"(.+_)?(mean|sd|lower|upper|q[\d.e-]+|sample_\d+|plausibility)(_predicted)*")
+"""What the further columns of predictions are called."""
 
 LONGEST = 60
 """Letters of a task's name in the name of its picture."""
@@ -62,7 +66,8 @@ def predict_model(
         tasks = len(_positions(found, columns.task))
         screen.say(f"{found.num_rows:,} predictions for {tasks:,} tasks written to {out}")
     if plot is not None:
-        _plot_tasks(found, given, columns, wanted.level, plot, screen)
+        count = _plot_tasks(found, given, columns, wanted.level, plot, files_read(model, table, at), overwrite)
+        screen.say(f"pictures of {count} tasks are in {plot}")
 
 
 def _where(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
@@ -70,42 +75,56 @@ def _where(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
     columns = trained_on.columns
     if at == "missing":
         return at
-    if at == "-" or at in EMBEDDED or os.path.exists(at):
+    if at == "-" or at in EMBEDDED or (os.path.exists(at) and not os.path.isdir(at)):
         optional = [one.name for one in columns.task_x]
         return read_table(at, columns._replace(y=()), delimiter, optional=optional)
     return points_at(at, columns.x, trained_on.dated)
 
 
 def _is_prediction(path: Path, columns: Columns) -> bool:
-    """Whether a file is a table of predictions by a model of these columns."""
+    """Whether a file is a table of predictions by a model of these columns, and nothing beside."""
     header = header_of(columns)
     try:
-        return column_names(path)[: len(header)] == header
+        found = column_names(path)
     except MetapriorError:
         return False
+    return found[: len(header)] == header and all(OURS.fullmatch(name) for name in found[len(header) :])
 
 
-def _plot_tasks(found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, screen: Screen) -> None:
+def _plot_tasks(
+    found: pa.Table, given: pa.Table, columns: Columns, level: float, folder: Path, reads: list[str], overwrite: bool
+) -> int:
+    """A picture of each task; how many there are."""
     (x,), (y,) = columns.x, columns.y
     mean, _, lower, upper = header_of(columns)[-4:]
     drawn = {"x": x, "mean": mean, "lower": lower, "upper": upper}
     arrays = {name: _drawn(found[column]) for name, column in drawn.items()}
     known = {name: _drawn(given[name]) for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
-    pictures: set[str] = set()
+    pictures = _picture_names(rows_of)
+    check_folder(folder, pictures.values(), reads, ours=drawn_before, overwrite=overwrite, option="--plot")
     for task, rows in rows_of.items():
         order = rows[np.argsort(arrays["x"][rows])]
         seen = known_of.get(task, np.zeros(0, dtype=int))
         curves = {name: values[order] for name, values in arrays.items()}
         curves |= {"context x": known[x][seen], "context y": known[y][seen]}
+        figure = task_figure(curves, " ".join(map(str, task)), (x, y), level)
+        write_figure(figure, folder / pictures[task], 110)
+    return len(rows_of)
+
+
+def _picture_names(tasks: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], str]:
+    """A file for each task, by its name: "a/b" and "a b" are two tasks, and none is hidden."""
+    found: dict[tuple[Any, ...], str] = {}
+    taken: set[str] = set()
+    for task in tasks:
         label = " ".join(map(str, task))
-        figure = task_figure(curves, label, (x, y), level)
-        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST]
-        while safe.lower() in pictures:  # "a/b" and "a b" are two tasks
+        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST].lstrip(".") or "_"
+        while safe.lower() in taken:
             safe += "_"
-        pictures.add(safe.lower())
-        write_figure(figure, folder / f"{safe}.png", 110)
-    screen.say(f"pictures of {len(rows_of)} tasks are in {folder}")
+        taken.add(safe.lower())
+        found[task] = f"{safe}.png"
+    return found
 
 
 def _drawn(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

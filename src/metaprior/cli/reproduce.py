@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from metaprior.errors import OptionError
-from metaprior.output import prepare_folder, write_whole
+from metaprior.output import check_folder, write_whole
 from metaprior.paper import (
     CHAPTERS,
     EXPERIMENTS,
@@ -17,13 +17,15 @@ from metaprior.paper import (
     terminal_claims,
     write_page,
 )
-from metaprior.report import Results, draw_figures, markdown_tables, terminal_tables
+from metaprior.report import Results, among_results, draw_figures, markdown_tables, terminal_tables
 
 
-def reproduce_experiment(name: str, options: Options, folder: Path, add: bool = False) -> None:
+def reproduce_experiment(
+    name: str, options: Options, folder: Path, *, add: bool = False, overwrite: bool = False
+) -> None:
     """Run, write the result files, and make table, figures and page from them. add: to those that are there."""
     check_experiment(name, options)
-    prepare_folder(folder)
+    check_folder(folder, CHAPTERS[name].files, (), ours=among_results, overwrite=overwrite, option="--out")
     earlier = Results.read(folder) if add else None
     results = run_experiment(name, options, earlier)
     results.write(folder)
@@ -34,14 +36,14 @@ def reproduce_experiment(name: str, options: Options, folder: Path, add: bool = 
     _show(results, folder, [path.name for path in figures])
 
 
-def reproduce_all(options: Options, folder: Path) -> None:
+def reproduce_all(options: Options, folder: Path, *, overwrite: bool = False) -> None:
     """Every experiment in a folder of its own, and one page of them all."""
     if options.methods:
         raise OptionError("the experiments have different rows: choose them with --methods for one experiment.")
     for name in EXPERIMENTS:
         check_experiment(name, options)
     for name in EXPERIMENTS:
-        reproduce_experiment(name, options, folder / name)
+        reproduce_experiment(name, options, folder / name, overwrite=overwrite)
     write_page([folder / name for name in EXPERIMENTS], folder / "report.html")
     _console().print(f"All experiments on one page: {folder / 'report.html'}", highlight=False)
 

@@ -11,13 +11,13 @@ from rich.table import Table
 from metaprior.cli.common import Screen, described, figure_text, shown_range
 from metaprior.methods import FPCA, LearnedPrior, Mixture
 from metaprior.model import load
-from metaprior.output import prepare_folder
-from metaprior.report import model_figures, write_figure, write_model_page
+from metaprior.output import check_folder
+from metaprior.report import drawn_before, is_model_page, model_figures, write_figure, write_model_page
 from metaprior.selection import Auto, portrait
 from metaprior.tasks import TrainedOn
 
 
-def show_model(path: str, folder: Path | None, screen: Screen) -> None:
+def show_model(path: str, folder: Path | None, screen: Screen, *, overwrite: bool = False) -> None:
     """What a model file holds, and a page of pictures."""
     gp = load(path)
     method, trained_on = gp.method_, gp.trained_on_
@@ -46,14 +46,21 @@ def show_model(path: str, folder: Path | None, screen: Screen) -> None:
     screen.show(table)
     screen.result(facts)
     if folder is not None:
-        prepare_folder(folder, "--pictures")
         names = (str(trained_on.columns.x[0]), str(trained_on.columns.y[0]))
-        pictures = {}
-        for name, figure in model_figures(portrait(method, trained_on), gp.scores_, names).items():
-            pictures[name] = folder / f"{name}.png"
+        figures = model_figures(portrait(method, trained_on), gp.scores_, names)
+        pictures = {name: folder / f"{name}.png" for name in figures}
+        _check_pictures(folder, [one.name for one in pictures.values()], path, overwrite)
+        for name, figure in figures.items():
             write_figure(figure, pictures[name], 130)
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
         screen.say(f"pictures: {folder / 'model.html'}")
+
+
+def _check_pictures(folder: Path, names: list[str], model: str, overwrite: bool) -> None:
+    """Whether nothing is lost by the pictures and their page."""
+    options: dict[str, Any] = {"overwrite": overwrite, "option": "--pictures"}
+    check_folder(folder, names, [model], ours=drawn_before, **options)
+    check_folder(folder, ["model.html"], [model], ours=is_model_page, **options)
 
 
 def _task_inputs(trained_on: TrainedOn) -> str:

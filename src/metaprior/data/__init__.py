@@ -6,3 +6,9 @@ from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, loca
 from metaprior.data.mnist import Images, load_mnist
 from metaprior.data.physionet import VARIABLES, load_physionet
 from metaprior.data.tables import check_output, column_names, embedded_table, read_table, write_table
+
+__all__ = [
+    "COLUMNS", "DATASETS", "EMBEDDED", "VARIABLES", "Dataset", "Images", "Source", "cache_folder", "check_output",
+    "column_names", "embedded_table", "fetch", "find", "load_digits", "load_elnino", "load_mnist", "load_physionet",
+    "locate", "read_table", "write_table",
+]  # fmt: skip

@@ -23,9 +23,10 @@ _OTHERS = (
     (rb"SQLite format 3\0", "an SQLite database", "export the table: sqlite3 -header -csv FILE 'select * from TABLE'"),
     (rb"\x80[\x02-\x05]", "a Python pickle", "read it in Python and write it with to_csv or to_parquet"),
     (rb"\x89HDF", "an HDF5 file", "read it in Python and write it with to_csv or to_parquet"),
+    (rb"FEA1", "a Feather file of version 1", "write it anew as Feather (version 2) or Parquet"),
     (rb"\xff\xff\xff\xff", "a stream of Arrow tables", "write it as a Feather or Parquet file"),
     (rb"\xff\xfe|\xfe\xff|[^\n]{0,200}\0", "UTF-16 text, or no text", "save it as UTF-8 text"),
-    (rb"\s*[\[{]\s*[\"\d\[{}]", "JSON", "write it as a table: pandas.read_json(FILE).to_csv(NEW, index=False)"),
+    (rb"\s*[\[{]\s*[\"\d\[{}]", "JSON", "write it as a table: pandas.read_json (lines=True for lines), then to_csv"),
 )  # fmt: skip
 
 

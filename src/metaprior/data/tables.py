@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -72,7 +73,7 @@ def column_names(path: Path) -> list[str]:
     """What the columns of a file are called, in their order."""
     open_, format_ = _known(_opener(str(path)), str(path))
     if format_ == "text":
-        return _split(_header(open_, str(path)), ",")
+        return _split(_header(open_, str(path))[0], ",")
     with open_() as file:
         found = ipc.open_file(file).schema if format_ == "arrow" else pq.ParquetFile(file).schema_arrow
         return list(found.names)
@@ -187,7 +188,7 @@ def _typed(open_: Opener, name: str, pick: Pick, *, feather: bool) -> pa.Table:
 
 def _text(open_: Opener, name: str, columns: Columns, delimiter: str | None, pick: Pick) -> pa.Table:
     """The columns of a text file, with a task's names as they are written."""
-    line = _header(open_, name)
+    line, blank = _header(open_, name)
     sign = _delimiter(line, columns, delimiter)
     header = _split(line, sign)
     place = pick(header)
@@ -196,25 +197,36 @@ def _text(open_: Opener, name: str, columns: Columns, delimiter: str | None, pic
         include_columns=[header[k] for k in place.values()],
         column_types={header[k]: pa.string() for one, k in place.items() if one in names},
     )
-    table = _parsed(open_, name, csv.ParseOptions(delimiter=sign, newlines_in_values=True), convert)
+    table = _parsed(open_, name, blank, csv.ParseOptions(delimiter=sign, newlines_in_values=True), convert)
     known = {*columns.task, *(one.name for one in columns.task_x if one.levels)}  # to be text
     found = {}
     for column, (one, k) in zip(table.columns, place.items(), strict=True):
         if pa.types.is_string(column.type):
             column = pc.utf8_trim_whitespace(column) if header[k] != one else column  # blanks around all of its fields
             column = _without(column, [""] if one in names else NO_VALUE)
-            column = column if one in known else _as_numbers(column, decimal_comma=sign == ";")
+            _check_quotes(column, one, name)
+            column = column if one in known else _as_numbers(column, decimal_comma=sign in ";\t")
         found[one] = column
     return pa.table(found)
 
 
-def _parsed(open_: Opener, name: str, parse: csv.ParseOptions, convert: csv.ConvertOptions) -> pa.Table:
+def _check_quotes(column: Any, title: str, name: str) -> None:
+    """A quote that is never closed makes one value of many lines, which would be lost without a word."""
+    if _any(column, r"[\r\n]"):
+        first = next(text for text in column.to_pylist() if text and re.search(r"[\r\n]", text)).splitlines()[0]
+        raise DataError(
+            f"{name}: column {title!r} has a value of several lines, beginning with {first[:40]!r}. Is a quote not "
+            "closed there? Put it right, or take the line breaks out."
+        )
+
+
+def _parsed(open_: Opener, name: str, skip: int, parse: csv.ParseOptions, convert: csv.ConvertOptions) -> pa.Table:
     """Read block by block: the text is never in memory as a whole."""
     block = BLOCK
     while True:
         try:
             with open_() as file:
-                table = csv.read_csv(file, csv.ReadOptions(block_size=block), parse, convert)
+                table = csv.read_csv(file, csv.ReadOptions(block_size=block, skip_rows=skip), parse, convert)
             pa.default_memory_pool().release_unused()  # what parsing took is twice the table
         except (pa.ArrowException, OSError, ValueError) as error:
             if "straddling" in str(error) and block < 1 << 29:  # a line that is longer than a block
@@ -228,13 +240,13 @@ def _parsed(open_: Opener, name: str, parse: csv.ParseOptions, convert: csv.Conv
         return table
 
 
-def _header(open_: Opener, name: str) -> str:
-    """The first line that is not blank."""
+def _header(open_: Opener, name: str) -> tuple[str, int]:
+    """The first line that is not blank, and how many are before it."""
     with open_() as file, TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-        line = next((line for line in text if line.strip()), "").rstrip("\r\n")
+        blank, line = next(((k, line.rstrip("\r\n")) for k, line in enumerate(text) if line.strip()), (0, ""))
     if not line.isascii() and any("\udc80" <= sign <= "\udcff" for sign in line):
         raise _not_utf8(name)
-    return line
+    return line, blank
 
 
 def _not_utf8(name: str) -> DataError:

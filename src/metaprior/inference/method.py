@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
+import torch
+
+from metaprior.errors import DataError
 from metaprior.files import Saved
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.posterior import Posterior
@@ -28,9 +31,12 @@ class Method(ABC):
 
         at: `Tasks`, or one array of points for every task. Task covariates may be those of either.
         """
-        if isinstance(at, Tasks) and context.covariates is None and at.covariates is not None:
-            columns = context.columns._replace(task_x=at.columns.task_x)
-            context = replace(context, covariates=at.covariates, columns=columns)
+        if isinstance(at, Tasks) and at.covariates is not None:
+            if context.covariates is None:
+                columns = context.columns._replace(task_x=at.columns.task_x)
+                context = replace(context, covariates=at.covariates, columns=columns)
+            elif not torch.equal(context.covariates, at.covariates):
+                raise DataError("the points say something else of a task as a whole than its context: give it once.")
         found: Posterior = self.condition(context).at(at)
         return found
 

@@ -86,8 +86,13 @@ class Block:
 
 def designed(basis: Basis, batch: Padded) -> tuple[Float[Tensor, "b q q"], Float[Tensor, "b q p"]]:
     """`G = BᵀB` and `h = Bᵀy` of each task of a batch."""
-    B = basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]
+    B = design_of(basis, batch)
     return B.mT @ B, B.mT @ batch.y
+
+
+def design_of(basis: Basis, batch: Padded) -> Float[Tensor, "b n q"]:
+    """B of each task of a batch; 0 where there is padding."""
+    return basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,14 +144,15 @@ class MixedEffects(NamedTuple):
     def factor(self, gram: Float[Tensor, "k q q"]) -> Float[Tensor, "k r r"]:
         """L with `L Lᵀ = σ²I + WᵀGW`: σ² times the precision of the scores z, given the points of a design."""
         W = self.loadings
-        eye = torch.eye(W.shape[1], dtype=W.dtype)
-        L, info = torch.linalg.cholesky_ex(self.noise * eye + (gram @ W).mT @ W)  # two products, none for each task
+        return self.factor_of((gram @ W).mT @ W)  # two large products, none for each task
+
+    def factor_of(self, inner: Float[Tensor, "k r r"]) -> Float[Tensor, "k r r"]:
+        """The same from `WᵀGW`."""
+        eye = torch.eye(inner.shape[-1], dtype=inner.dtype)
+        L, info = torch.linalg.cholesky_ex(self.noise * eye + inner)
         if bool(info.any()):
-            raise NumericalError(
-                "the scores' covariance is not positive definite: use fewer components, a higher floor."
-            )
-        found: Tensor = L
-        return found
+            raise NumericalError("the scores' covariance is not positive definite: use fewer components, more noise.")
+        return torch.as_tensor(L)
 
     def prior(self, basis: Basis) -> Prior:
         """The same as a Gaussian-process prior: `m(x) = b(x)ᵀβ`, `k(x, x') = b(x)ᵀ W Wᵀ b(x')`."""

@@ -102,7 +102,7 @@ def meta_train(
 
 def _start(prior: Prior, hyper_prior: HyperPrior | None) -> tuple[object, ...]:
     """Where learning starts, and the law that holds it."""
-    start = tuple(value.cpu().numpy().tobytes() for value in prior.state_dict().values())
+    start = (repr(prior), prior.learn, *(value.cpu().numpy().tobytes() for value in prior.state_dict().values()))
     if hyper_prior is None:
         return start
     return (*start, *(part.cpu().numpy().tobytes() for part in hyper_prior.centres), hyper_prior.width)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Literal
 
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.learning.objective import OBJECTIVES, Objective, Weighting
 from metaprior.learning.updates import RATES
-from metaprior.priors import HyperPrior
+from metaprior.priors import HyperPrior, Prior
 from metaprior.tasks import Tasks
 
 OptimizerName = Literal["algorithm1", "adam", "lbfgs"]
@@ -80,7 +80,7 @@ class TrainingSpec:
         """The most epochs."""
         return EPOCHS[self.optimizer] if self.max_epochs is None else self.max_epochs
 
-    def believed(self, prior: Any) -> HyperPrior | None:
+    def believed(self, prior: Prior) -> HyperPrior | None:
         """The law of the prior's parameters, around where they are now."""
         if self.hyper_prior is None or isinstance(self.hyper_prior, HyperPrior):
             return self.hyper_prior

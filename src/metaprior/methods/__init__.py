@@ -14,3 +14,10 @@ from metaprior.methods.refitted import RefittedRBF
 from metaprior.methods.simple import ContextMean, LastValue
 from metaprior.methods.table import METHODS, Entry, add_methods, make_method, named_methods
 from metaprior.methods.warped import Warped, learned_warp
+
+__all__ = [
+    "FEW_TASKS", "FPCA", "MAML", "METHODS", "Combination", "ComponentScores", "ContextMean", "Entry", "GPPerTask",
+    "HyperPosterior", "LastValue", "LearnedPrior", "MeanFitOnTarget", "MetaUpdates", "Mixture", "NeuralNetwork",
+    "PointMethod", "RandomEpisodes", "RefittedRBF", "Start", "VarianceBySize", "Warped", "add_methods", "learned_warp",
+    "make_method", "named_methods",
+]  # fmt: skip

@@ -14,11 +14,11 @@ from torch import Tensor
 from metaprior.errors import DataError, NumericalError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
-from metaprior.learning import UNKNOWNS, Designs, Fit, MixedEffects, TaskDesigns, evidence_of, fit_em, start_of
+from metaprior.learning import UNKNOWNS, Designs, Fit, MixedEffects, design_of, evidence_of, fit_em, start_of
 from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import k_folds, to_stop_by
-from metaprior.tasks import Scaler, Tasks, TrainedOn
+from metaprior.tasks import Scaler, Tasks, TrainedOn, padded
 
 SIZES = (5, 10, 20, 40)
 MOST = 60
@@ -125,11 +125,18 @@ class FPCA(KeptMethod):
     def scores(self, tasks: Tasks) -> ComponentScores:
         """`ξ` of each curve, given its points."""
         self._check_fitted()
-        mean, L = TaskDesigns.of(self.basis_, self.scaler_.scale(tasks)).scores(self._model)
-        root = self._model.loadings.norm(dim=0)  # √λ
-        spread = self._model.noise * torch.cholesky_inverse(L).expand(len(tasks), -1, -1)
-        scale, covariance = self.scaler_.y_scale, root[:, None] * spread * root
-        return ComponentScores(root[:, None] * mean * scale, covariance[:, None] * scale.square()[:, None, None])
+        scaled, model, (r, p) = self.scaler_.scale(tasks), self._model, (self.rank_, tasks.p)
+        mean = torch.zeros(len(tasks), r, p, dtype=torch.float64)
+        covariance = torch.zeros(len(tasks), r, r, dtype=torch.float64)
+        root = model.loadings.norm(dim=0)  # √λ
+        for batch in padded(scaled):
+            B = design_of(self.basis_, batch)
+            Z, residual = B @ model.loadings, torch.where(batch.mask[..., None], batch.y - B @ model.mean, 0.0)
+            L = model.factor_of(Z.mT @ Z)
+            mean[batch.tasks] = root[:, None] * torch.cholesky_solve(Z.mT @ residual, L)
+            covariance[batch.tasks] = root[:, None] * (model.noise * torch.cholesky_inverse(L)) * root
+        scale = self.scaler_.y_scale
+        return ComponentScores(mean * scale, covariance[:, None] * scale.square()[:, None, None])
 
     def state(self) -> State:
         """Basis, mean function, components and noise, for a file."""

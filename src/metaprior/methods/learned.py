@@ -18,10 +18,10 @@ from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
 from metaprior.learning import Check, Training, TrainingSpec, meta_train
 from metaprior.options import divided, names_of_options, states
-from metaprior.priors import DTYPES, Prior, PriorSpec
+from metaprior.priors import DTYPES, HyperPrior, Prior, PriorSpec
 from metaprior.tasks import Covariate, Scaler, Tasks, TrainedOn, check_task_x
 
-SAME = ("mean", "kernel", "noise", "noise_floor", "activation", "gain", "features", "functions", "degrees")
+SAME = tuple(name for name in names_of_options(PriorSpec) if name not in ("hidden", "learn", "network_dtype"))
 """What a prior that goes on learning has in common with its start; shapes decide on the rest."""
 
 KEPT = ("optimizer", "weighting", "objective", "hyper_prior", "anchored")
@@ -61,6 +61,8 @@ class LearnedPrior(KeptMethod):
     ) -> None:
         spec, training = divided(options, PriorSpec, TrainingSpec, of="a prior")
         self.spec, self.training = PriorSpec(mean, kernel, **spec), TrainingSpec(**training)
+        if isinstance(self.training.hyper_prior, HyperPrior):
+            raise OptionError("hyper_prior: give its width. A HyperPrior is of one prior, for meta_train.")
         self.scale, self.device, self.dtype, self.seed, self.progress = scale, device, dtype, seed, progress
 
     def fit(self, tasks: Tasks, *, start: LearnedPrior | None = None, checkpoint: str | Path | None = None) -> Self:
@@ -71,7 +73,7 @@ class LearnedPrior(KeptMethod):
         """
         if self.dtype not in DTYPES.values():
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
-        self.task_x_ = tasks.columns.task_x if tasks.covariates is not None and self.spec.sees_levels else ()
+        self.task_x_ = tasks.columns.task_x if tasks.covariates is not None and self.spec.sees_levels(tasks.d) else ()
         wide = self._widened(tasks)
         if start is not None:
             start._check_fitted()

@@ -60,9 +60,16 @@ def _prior(mean: str, kernel: str, **options: Any) -> Maker:
     return make
 
 
-def _deep(mean: str = "deep", kernel: str = "deep", **options: Any) -> Maker:
-    """With smooth starts, and enough features for a task's level, slow drift and quick changes."""
-    return _prior(mean, kernel, features=4, **options)
+def _deep(**options: Any) -> Maker:
+    """Both deep, with enough features for a task's level, slow drift and quick changes."""
+    return _prior("deep", "deep", features=4, **options)
+
+
+def _plain(mean: str, kernel: str) -> Maker:
+    """As the paper has it: rough starts, two features, and the patience to learn them."""
+    return lambda tasks, seed, contexts: LearnedPrior(
+        mean, kernel, max_epochs=300, held_out=spare(len(tasks)), seed=seed, progress=False
+    )
 
 
 def _warped(make: Maker) -> Maker:
@@ -100,7 +107,7 @@ METHODS: dict[str, Entry] = {
     "context mean": Entry(lambda *asked: ContextMean(**_asked(*asked)), "#a9adb3", alone=True, reference=True),
     "gp per task": Entry(lambda *asked: GPPerTask(), "#999933", rung=True, compared=True, alone=True),
     "shared gp": Entry(_prior("constant", "matern"), "#44aa99", rung=True, compared=True),
-    "vanilla": Entry(_prior("zero", "rbf"), "#56b4e9", compared=True),
+    "vanilla": Entry(_plain("zero", "rbf"), "#56b4e9", compared=True),
     "neural network": Entry(_network, "#cc79a7", compared=True),
     "maml": Entry(_maml, "#882255", compared=True),
     "mean and last value": Entry(_prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, takes_task_x=True),
@@ -111,8 +118,8 @@ METHODS: dict[str, Entry] = {
     "hyper-posterior": Entry(  # of more, one prior is known well enough
         lambda tasks, seed, contexts: HyperPosterior(seed=seed), "#bb5566", rung=True, most=49, takes_task_x=True
     ),
-    "learned kernel": Entry(_deep("zero", "deep"), "#009e73", compared=True, takes_task_x=True),
-    "learned mean": Entry(_deep("deep", "rbf"), "#e69f00", compared=True, takes_task_x=True),
+    "learned kernel": Entry(_plain("zero", "deep"), "#009e73", compared=True, takes_task_x=True),
+    "learned mean": Entry(_plain("deep", "rbf"), "#e69f00", compared=True, takes_task_x=True),
     # of fewer than 100 tasks, deep priors come in their most general forms only
     "learned both": Entry(_deep(), "#0072b2", rung=True, least=100, compared=True, takes_task_x=True),
     "student": Entry(_STUDENT, "#ddcc77", rung=True, least=100, takes_task_x=True),
@@ -125,11 +132,14 @@ METHODS: dict[str, Entry] = {
 """By name, the simplest first."""
 
 
+_OURS = frozenset(METHODS)
+
+
 def add_methods(entries: Mapping[str, Entry]) -> None:
-    """More of them, after those that are there."""
-    twice = [name for name in entries if name in METHODS]
-    if twice:
-        raise OptionError(f"there is a method {twice[0]!r} already: choose another name.")
+    """More of them, after those that are there; one that was added before is replaced."""
+    taken = [name for name in entries if name in _OURS]
+    if taken:
+        raise OptionError(f"there is a method {taken[0]!r} already: choose another name.")
     METHODS.update(entries)
 
 

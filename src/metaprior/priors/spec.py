@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
-from gpytorch.means import ConstantMean, Mean, MultitaskMean, ZeroMean
+from gpytorch.means import ConstantMean, Mean, ZeroMean
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from metaprior.errors import DataError, OptionError, UnknownNameError
-from metaprior.options import states
+from metaprior.options import divided, states
 from metaprior.priors.kernels import make_kernel
 from metaprior.priors.means import make_mean
 from metaprior.priors.networks import NetworkOptions
@@ -122,17 +122,19 @@ class PriorSpec:
     @classmethod
     def from_description(cls, found: Mapping[str, Any]) -> Self:
         """What was described so; other entries are left aside."""
-        own = {one.name: found[one.name] for one in fields(cls)}
-        return cls(**own | {"network_dtype": own["network_dtype"] and DTYPES[own["network_dtype"]]})
+        own = {one.name: found[one.name] for one in fields(cls) if one.name in found}
+        return cls(**own | {"network_dtype": DTYPES.get(str(own.get("network_dtype")))})
 
-    @property
-    def sees_levels(self) -> bool:
-        """Whether an input that never differs within a task matters to it: a stationary kernel does not see one."""
-        mean = self.mean if not isinstance(self.mean, str) else make_mean(self.mean, d=1, p=1, seed=0)
-        flat = mean.base_means[0] if isinstance(mean, MultitaskMean) else mean
-        if not isinstance(flat, (ZeroMean, ConstantMean)) or self.noise == "deep" or not isinstance(self.kernel, str):
+    def sees_levels(self, d: int) -> bool:
+        """Whether an input that never differs within a task matters, beside d others: a stationary kernel sees none."""
+        if not isinstance(self.mean, str) or not isinstance(self.kernel, str) or self.noise == "deep":
             return True
-        return not make_kernel(self.kernel, d=1, seed=0).is_stationary
+        if type(make_mean(self.mean, d=d + 1, p=1, seed=0)) not in (ZeroMean, ConstantMean):
+            return True
+        kernel, x = make_kernel(self.kernel, d=d + 1, seed=0), torch.linspace(-1, 1, 4 * (d + 1)).view(4, d + 1)
+        with torch.no_grad():
+            here, elsewhere = (kernel(points.double()).to_dense() for points in (x, x + torch.eye(d + 1)[-1]))
+        return not torch.allclose(here, elsewhere, atol=1e-5)
 
     def _noise(self, d: int, seed: int, network: NetworkOptions) -> nn.Module | float:
         if self.noise is None:
@@ -159,7 +161,8 @@ def make_prior(
 
     `make_prior(*CONFIGURATIONS["learned both"], d=1, seed=0)` is the paper's prior with deep mean and kernel.
     """
-    return PriorSpec(mean, kernel, **options).build(d=d, p=p, seed=seed, like=like)
+    (own,) = divided(options, PriorSpec, of="a prior")
+    return PriorSpec(mean, kernel, **own).build(d=d, p=p, seed=seed, like=like)
 
 
 def _seen(value: Tensor) -> str:

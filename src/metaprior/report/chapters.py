@@ -30,6 +30,12 @@ class Chapter:
     pictures: Mapping[str, Picture] = field(default_factory=dict)  # by file name
     all_tables: bool = False
 
+    @property
+    def files(self) -> list[str]:
+        """What is written to the folder of its results."""
+        pictures = [f"{name}.{suffix}" for name in self.pictures for suffix in ("png", "svg")]
+        return ["results.json", "tasks.parquet", "curves.npz", "table.md", "report.html", *pictures]
+
 
 COMPARISON = Chapter(
     "Comparison of priors on your tasks",

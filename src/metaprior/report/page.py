@@ -28,6 +28,12 @@ def write_comparison(folder: Path, path: Path) -> None:
     write_html(path, COMPARISON.title, body)
 
 
+def is_model_page(path: Path) -> bool:
+    """Whether a file is a page that `write_model_page` has written."""
+    with path.open("rb") as file:
+        return b"<title>The model " in file.read(400)
+
+
 def write_model_page(title: str, facts: dict[str, Any], figures: dict[str, Path], path: Path) -> None:
     """A page about one model: what is in its file, and pictures of it."""
     pictures = [_figure(picture, CAPTIONS.get(name, name)) for name, picture in figures.items()]

@@ -121,6 +121,14 @@ class Results:
         return Results(**found, tasks=[table], curves=curves)
 
 
+def among_results(path: Path) -> bool:
+    """Whether a file lies among the results that an earlier run has written."""
+    try:
+        return "experiment" in json.loads((path.parent / "results.json").read_text())
+    except (OSError, ValueError):
+        return False
+
+
 def _merged(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
     """Settings of both; what both state must be the same, but for what is kept by method."""
     merged = dict(earlier)

@@ -13,3 +13,8 @@ from metaprior.scoring.scores import (
     score,
     summarise,
 )
+
+__all__ = [
+    "LEVELS", "METRICS", "Metric", "Scores", "Summary", "evaluate", "paired_difference", "recorded_density",
+    "rounded_density", "score", "summarise",
+]  # fmt: skip

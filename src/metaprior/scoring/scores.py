@@ -76,12 +76,10 @@ class Scores:
 
 
 def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None = None) -> Scores:
-    """All metrics of a posterior at the target's points, averaged over each task's points.
+    """All metrics of a posterior at the target's points (`METRICS`), averaged over each task's points.
 
-    mse; log_likelihood (log density of each value, noise included; with steps, of the value as it was recorded: see
-    `recorded_density`); crps (in y's units); joint_log_likelihood (of all
-    of a task's values together, divided by their number); coverage_10 … coverage_90; and, where the method has one, the
-    evidence of the context.
+    With steps, the log likelihood is of each value as it was recorded (see `recorded_density`). The evidence is the
+    context's, where the method has one. Coverages are of nine central intervals, coverage_10 to coverage_90.
     """
     if len(target.x) == 0:
         raise DataError("no point is left to score: the contexts hold them all.")

@@ -3,3 +3,7 @@
 from metaprior.selection.auto import Auto
 from metaprior.selection.compare import Comparison, compare
 from metaprior.selection.portrait import described_scores, held_out_scores, portrait
+
+__all__ = [
+    "Auto", "Comparison", "compare", "described_scores", "held_out_scores", "portrait",
+]  # fmt: skip

@@ -27,9 +27,6 @@ CHOSEN = "the choice"
 
 BY = "log_likelihood"
 
-SIMPLE = named_methods(lambda one: one.alone)
-"""What needs no other tasks: a learned prior has to beat it."""
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -59,18 +56,23 @@ class Comparison:
         return paired_difference(values[0], values[1])
 
     @property
+    def simple(self) -> list[str]:
+        """Those that need no other tasks: a learned prior has to beat them."""
+        return [name for name in self.methods if name in named_methods(lambda one: one.alone)]
+
+    @property
     def best(self) -> str:
         """The method of the highest log density over all folds."""
         return max((name for name in self.methods if name != CHOSEN), key=lambda name: self.density(name).mean)
 
     def gains(self, method: str) -> dict[str, Summary]:
         """By how much a method is better than those that need no other tasks."""
-        return {name: self.against(method, name) for name in SIMPLE if name in self.methods and name != method}
+        return {name: self.against(method, name) for name in self.simple if name != method}
 
     @property
     def recommended(self) -> str:
         """The best method, or the best simple one where no learned prior is seen to pay."""
-        simple = [name for name in SIMPLE if name in self.methods]
+        simple = self.simple
         if not simple or _pays(self.gains(self.best)):
             return self.best
         return max(simple, key=lambda name: self.density(name).mean)
@@ -79,14 +81,14 @@ class Comparison:
         """One sentence that a person can act on."""
         best, tasks = self.best, self.density(self.best).tasks
         gains = self.gains(best)
-        if not any(name in self.methods for name in SIMPLE):
+        if not self.simple:
             return f"Of these methods {best} has the highest log density on these {tasks} tasks."
         if not all(math.isfinite(gain.mean) for gain in gains.values()):
             return (
                 f"These {tasks} tasks cannot decide: some values are certain under {best} or a simple method, so "
                 "log densities are infinite. Is the target constant?"
             )
-        if best in SIMPLE or not _pays(gains):
+        if best in self.simple or not _pays(gains):
             return (
                 f"No learned prior pays on these {tasks} tasks: use {self.recommended}. The highest log density has "
                 f"{best}" + (f", {_told(gains)} per point." if gains else ".")

@@ -15,3 +15,9 @@ from metaprior.splits.contexts import (
     random_sizes,
 )
 from metaprior.splits.roles import Fold, Roles, k_folds, one_fold, roles_of, some_of, spare, to_stop_by, within
+
+__all__ = [
+    "Contexts", "Doubling", "FirstSizes", "Fold", "Given", "RandomSizes", "Roles", "Until", "checked_contexts",
+    "default_contexts", "default_sizes", "drawn_contexts", "first_sizes", "k_folds", "one_fold", "random_sizes",
+    "roles_of", "some_of", "spare", "to_stop_by", "within",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What comes in: ragged tasks, tables, scaling, splits, batches."""
+"""What comes in: ragged tasks, tables, dates, scaling, rounding, batches."""
 
 from metaprior.tasks._checks import Missing
 from metaprior.tasks.batches import (
@@ -22,3 +22,10 @@ from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tables import check_known, holds_dates, holds_times, in_days, task_columns, task_ids, with_dates
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
+
+__all__ = [
+    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
+    "Padded", "Scaler", "SharedInputs", "Task", "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets",
+    "check_known", "check_targets", "check_task_x", "holds_dates", "holds_times", "in_days", "offsets_of",
+    "on_one_grid", "pad", "padded", "resolution", "rounding_variance", "task_columns", "task_ids", "with_dates",
+]  # fmt: skip

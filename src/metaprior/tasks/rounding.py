@@ -11,8 +11,8 @@ from metaprior.tasks.tasks import Tasks
 REPEATED = 5
 """Values that occur so often each, on average, were rounded."""
 
-SAME = 2.0**-40
-"""Of the largest value: what is closer differs by arithmetic alone, as `3 * 0.1` and `3 / 10` do."""
+SAME = 2.0**-47
+"""Of a value, or of a usual one if that is more: what is closer differs by arithmetic alone, as 3 * 0.1 and 0.3 do."""
 
 USUAL = 0.05
 """Of the pairs of neighbouring values, as often as both occur: so many lie a step apart, or less."""
@@ -33,8 +33,10 @@ def rounding_variance(tasks: Tasks) -> float:
 
 def _step(column: Float[Tensor, " N"]) -> float:
     """The least gap between neighbouring values that occurs as often as usual ones: one odd value decides nothing."""
+    if len(column) == 0:
+        return 0.0
     distinct, times = column.unique(return_counts=True)
-    new = distinct.diff() > SAME * distinct.abs().max()
+    new = distinct.diff() > SAME * distinct[1:].abs().clamp(min=float(distinct.abs().median()))
     place = torch.cat([torch.zeros(1, dtype=torch.int64), new.cumsum(0)])
     counts = torch.zeros(int(place[-1]) + 1).index_add_(0, place, times.float())
     if len(counts) < 2 or REPEATED * len(counts) > len(column):

@@ -44,7 +44,8 @@ class Tasks:
     """The points of all tasks one after another; task `i` owns rows `offsets[i]` to `offsets[i + 1]`.
 
     Build one with `from_pairs` or `from_table`. Tensors are float64 and the container's own: treat them as
-    read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days.
+    read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days, and
+    `clocks` those that are times of day.
     `covariates` are what is known of each task as a whole, as numbers (see `with_task_x`).
     """
 
@@ -55,6 +56,7 @@ class Tasks:
     columns: Columns
     notes: tuple[str, ...] = ()
     dated: tuple[str, ...] = ()
+    clocks: tuple[str, ...] = ()
     covariates: Float[Tensor, "m c"] | None = None
 
     @staticmethod
@@ -126,7 +128,7 @@ class Tasks:
         tasks = _assembled(found.rows, missing)
         said = [f"column {name!r}: dates, in {DAYS}" for name in found.dated]
         said += [f"column {name!r}: times of day, in days (noon is 0.5)" for name in found.clocks]
-        tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated)
+        tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated, clocks=found.clocks)
         return _with_task_columns(tasks, found, missing) if found.task_x else tasks
 
     def at_points(self, x: Any) -> Tasks:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from metaprior.errors import DataError
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.tasks import Tasks
@@ -36,6 +37,7 @@ class TrainedOn:
     dated: tuple[str, ...] = ()  # input columns that are dates, in days
     typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
     task_x_range: tuple[tuple[float, float], ...] = ()  # of the same
+    clocks: tuple[str, ...] = ()  # input columns that are times of day
 
     @staticmethod
     def of(tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False) -> TrainedOn:
@@ -59,13 +61,14 @@ class TrainedOn:
             reach = _wider(earlier.task_x_range, reach)
         sizes = (counts[2], counts[3])
         return TrainedOn(
-            tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes, tasks.dated, typical, reach
+            *(tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes),
+            *(tasks.dated, typical, reach, tasks.clocks),
         )
 
     def and_of(self, others: Tasks) -> TrainedOn:
         """The same with other tasks that had a say in it: those that it was stopped by."""
         both = TrainedOn.of(others, self, task_x=bool(self.columns.task_x))
-        return replace(both, columns=self.columns, dated=self.dated, typical=self.typical)
+        return replace(both, columns=self.columns, dated=self.dated, clocks=self.clocks, typical=self.typical)
 
     def task_numbers(self) -> list[tuple[int, str, float, float]]:
         """Of each covariate that is a number: its place among a task's numbers, its name and its range."""
@@ -75,6 +78,13 @@ class TrainedOn:
                 found.append((place, one.name, *self.task_x_range[place]))
             place += one.width
         return found
+
+    def check_inputs(self, tasks: Tasks) -> None:
+        """Whether inputs are dates, times of day or numbers, as they were where the model was trained."""
+        for name in self.columns.x:
+            was, now = (_held(one, name) for one in (self, tasks))
+            if was != now:
+                raise DataError(f"the model was trained on {was} in column {name!r}; here it holds {now}.")
 
     def unlike(self, tasks: Tasks) -> list[str]:
         """A word for each covariate in which some of these tasks lie outside the range of the meta-tasks."""
@@ -111,6 +121,7 @@ class TrainedOn:
             "y_range": self.y_range,
             "salt": self.salt,
             "dated": self.dated,
+            "clocks": self.clocks,
             "typical": self.typical,
             "task_x_range": self.task_x_range,
         }
@@ -124,7 +135,10 @@ class TrainedOn:
         sizes, dated = (found["sizes"][0], found["sizes"][1]), tuple(found["dated"])
         counts, typical = (found["tasks"], found["rows"]), tuple(found.get("typical", ()))
         reach = tuple((low, high) for low, high in found.get("task_x_range", ()))
-        return TrainedOn(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach)
+        clocks = tuple(found.get("clocks", ()))
+        return TrainedOn(
+            columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach, clocks
+        )
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
@@ -140,6 +154,10 @@ def as_written(name: Any) -> str:
     """An id as text: 1950, 1950.0, "1950" and "1950.0" are the same task, whatever a table has made of them."""
     whole = isinstance(name, float) and name.is_integer()
     return str(int(name)) if whole else re.sub(r"^(-?\d+)\.0$", r"\1", str(name))
+
+
+def _held(one: TrainedOn | Tasks, name: str) -> str:
+    return "dates" if name in one.dated else "times of day" if name in one.clocks else "numbers"
 
 
 def _ranges(values: Tensor) -> tuple[tuple[float, float], ...]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from metaprior.errors import DataError
 from metaprior.paper.published import LAST_PLACE, PUBLISHED
+from metaprior.scoring import METRICS
 
 ERRORS = 2.0
 """How many standard errors make a difference."""
@@ -122,5 +123,6 @@ class PaperTable:
 
 def advantage(table: Table, metric: str, setting: str, first: str, second: str) -> Estimate:
     """By how much the first method is better than the second."""
-    sign = -1.0 if metric == "mse" else 1.0
+    cost = METRICS[metric].cost
+    sign = -1.0 if cost is not None and cost(2.0) > cost(1.0) else 1.0
     return table.combine(metric, {(first, setting): sign, (second, setting): -sign})

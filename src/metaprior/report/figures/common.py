@@ -33,6 +33,12 @@ def write_figure(figure: Figure, path: Path, dpi: int) -> None:
         write_whole(path, partial(figure.savefig, format=path.suffix[1:], dpi=dpi))
 
 
+def drawn_before(path: Path) -> bool:
+    """Whether a file is a figure as these are, which another may take the place of."""
+    with path.open("rb") as file:
+        return b"Matplotlib" in file.read(300)
+
+
 def plain(name: str) -> str:
     """A user's name for a figure: dollars in it are no mathematics."""
     return name.replace("$", r"\$")
