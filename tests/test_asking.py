@@ -57,8 +57,12 @@ def test_dates_and_times():
     assert thirds[:3] == ["2020-03-28T22:20:00", "2020-03-28T22:40:00", "2020-03-28T23:00:00"]
     assert thirds[-1] == night[-1]
     assert moments("2020-03-28T22:20:2020-03-29T10:00:30") == ["2020-03-28T22:20:00"]  # 30 days
-    assert number_or_date("2020-03-01T06:00") == 18322.25
-    assert number_or_date(" 24 ") == 24
+    assert number_or_date("2020-03-01T06:00", dated=True) == 18322.25
+    assert number_or_date(" 24 ", dated=False) == 24
+    for text, dated in (("2020", True), ("2020-03-01", False)):
+        with pytest.raises(OptionError, match="it holds"):
+            number_or_date(text, dated)
+    assert points_at("0:1:0.1", ["x"], [])[:, 0].tolist() == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 
 
 def test_several_inputs_are_a_grid():
@@ -79,12 +83,14 @@ def test_several_inputs_are_a_grid():
         "2:1:1": "a stop that is not before the start",
         "0:1:1e-320": "too many",
         f"0:{MOST}:1": "too many; give a larger step",
-        "hour=0:1:0.0005,day=0:1:0.0005": "4,004,001 points for each task are too many",
+        "hour=0:1:0.0005,day=2020-01-01:2020-01-03:86s": "4,022,010 points for each task are too many",
         "5": "the inputs hour, day: name each",
         "hour=5": "no value for day",
         "hour=5,hour=6,day=7": "'hour' is there twice",
         "hour=5,dose=6": "no input 'dose' but hour, day",
-        "hour=2020-01-01,day=1": "'hour' holds numbers, not dates",
+        "hour=2020-01-01,day=2020-01-01": "'hour' holds numbers, not dates",
+        "hour=1,day=2020": "'day' holds dates, such as 2020-02-15, not numbers",
+        "hour=1,day=2020-03-10:2020-03-12T00:10": "is no number, date or file",  # the step was forgotten
         "day=2020-01-01:9:1,hour=1": "from a number to a date",
         "": "no value for",
     }.items(),
@@ -142,7 +148,7 @@ def test_the_points_that_were_asked_at_come_back(dated):
     assert len(points) == 5
     assert points.dated == ("time",)
     asked = pd.DataFrame({"who": [1], "time": [18349.0], "dose": [5.0]})
-    with pytest.raises(DataError, match="'time' holds dates in one of the table and the points, and numbers"):
+    with pytest.raises(DataError, match="trained on dates in column 'time'; here it holds numbers"):
         gp.predict(table.to_pandas(), asked)
 
 
@@ -249,4 +255,41 @@ def test_values_in_other_units_are_told_with_their_task():
     gp = MetaGP("constant", "rbf", **QUICK).fit(table, **names)
     assert (gp.predict(table, [0.5])["sd"] > 0).all()
     with pytest.raises(NumericalError, match=r"task 0 cannot be predicted.*same units"):
+        gp.predict(table.assign(y=[1e60, 2e60, 1e-300, 1e-300]), [0.5])
+    with pytest.raises(DataError, match=r"as large as 2e\+300 \(task 0\)"):
         gp.predict(table.assign(y=[1e300, 2e300, 1e-300, 1e-300]), [0.5])
+
+
+CLOCK = pd.DataFrame({"who": ["a", "a", "b", "b"], "t": ["06:00", "12:00"] * 2, "y": [1.0, 2.0, 2.0, 3.0]})
+HOURS = CLOCK.assign(t=[6.0, 12.0] * 2)
+DAYS = CLOCK.assign(t=["2020-01-01", "2020-01-02"] * 2)
+
+
+@pytest.mark.parametrize("learned", [CLOCK, HOURS, DAYS], ids=["clock", "hours", "days"])
+def test_hours_are_no_times_of_day_and_neither_are_dates(learned):
+    """12:00 is half a day, and would be half an hour to a model of hours, within its range and without a word."""
+    gp = MetaGP("constant", "rbf", **QUICK).fit(learned, task="who", x="t", y="y")
+    for other in (CLOCK, HOURS, DAYS):
+        points = other[["who", "t"]]
+        if other is learned:
+            assert len(gp.predict(other, points)) == 4
+            continue
+        with pytest.raises(DataError, match=r"the model was trained on .* in column 't'; here it holds"):
+            gp.predict(other, [0.5])
+        with pytest.raises(DataError, match=r"the model was trained on .* in column 't'; here it holds"):
+            gp.predict(learned, points)
+
+
+def test_texts_that_look_alike_are_two_tasks():
+    known = pd.DataFrame({"who": ["7", "7", "8", "8"], "t": [0.0, 1.0] * 2, "y": [5.0, 5.0, 1.0, 1.0]})
+    gp = MetaGP("constant", "rbf", **QUICK).fit(known, task="who", x="t", y="y")
+    with pytest.warns(UserWarning, match="2 of 3 tasks have no known rows"):
+        found = gp.predict(known, pd.DataFrame({"who": ["7", "7.0", "07"], "t": 0.0})).set_index("who")["mean"]
+    assert found["7"] != found["7.0"] == found["07"]
+    number = gp.predict(known, pd.DataFrame({"who": [7.0], "t": 0.0}))  # a number is written so
+    assert number["mean"][0] == pytest.approx(found["7"])
+
+
+def test_quantiles_are_told_apart():
+    with pytest.raises(OptionError, match="the same in their first six digits"):
+        Wanted(quantiles=(0.1, 0.1)).check()

@@ -9,7 +9,7 @@ import torch
 
 import metaprior
 from metaprior import Auto, DataError, MetaGP, Tasks, UnknownNameError
-from metaprior.methods import METHODS, Entry, add_methods
+from metaprior.methods import METHODS, ContextMean, Entry, add_methods
 from metaprior.priors import KERNELS, MEANS, PriorSpec
 from metaprior.report import colour_of, make_grids
 from metaprior.scoring import METRICS, Metric, score
@@ -76,9 +76,16 @@ def test_a_new_metric_is_computed_and_shown():
     assert [grid.title for grid in make_grids([row | {"paper_stderr": None}])] == ["Largest error"]
 
 
-def test_a_name_is_given_once():
+def test_a_method_of_ones_own_may_be_given_again_but_none_of_ours():
+    add_methods({"wave": METHODS["wave"]})  # as a notebook's cell does that is run twice
     with pytest.raises(metaprior.OptionError, match="'fpca' already"):
         add_methods({"fpca": Entry()})
+
+
+def test_a_new_simple_method_is_what_a_prior_has_to_beat():
+    add_methods({"level": Entry(lambda *asked: ContextMean(held_out=0.5), alone=True)})
+    found = metaprior.selection.compare(waves(), metaprior.splits.random_sizes([2], 0), methods=["level", "fpca"])
+    assert set(found.gains("fpca")) == {"level"}
 
 
 @pytest.mark.parametrize(("change", "said"), [("hidden", "instead of"), ("features", "instead of"), ("d", "differ")])

@@ -22,7 +22,7 @@ KINDS = {"arrow": lambda table: table, "pandas": pa.Table.to_pandas, "polars": p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_saved_in_table_that_came_in_comes_out(kind, gp, table):
+def test_the_kind_of_table_that_came_in_comes_out(kind, gp, table):
     given = KINDS[kind](table.slice(0, 30))
     found = gp.predict(given, [1.0, 6.5, 12.0])
     assert type(found) is type(given)

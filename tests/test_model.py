@@ -8,6 +8,7 @@ import torch
 from metaprior import (
     DataError,
     HyperPosterior,
+    HyperPrior,
     LearnedPrior,
     MetaGP,
     Method,
@@ -19,6 +20,7 @@ from metaprior import (
     TrainingSpec,
     condition,
     evidence,
+    make_prior,
     meta_train,
 )
 from metaprior.priors import DeepMean
@@ -225,3 +227,26 @@ def test_going_on_leaves_the_start_as_it_was():
     gone_on = MetaGP("zero", "rbf", **options).fit(ragged(count=6, seed=1), start=start)
     assert start.method_.trained_on_ is own
     assert gone_on.trained_on_.tasks >= 6
+
+
+def test_a_law_of_another_prior_is_refused():
+    law = HyperPrior(make_prior("deep", "rbf", d=1, hidden=(3,), seed=0))
+    for method in (LearnedPrior, MetaGP, HyperPosterior):
+        with pytest.raises(OptionError, match="hyper_prior: give its width"):
+            method("deep", "rbf", hyper_prior=law, **{} if method is HyperPosterior else QUICK).fit(in_units())
+
+
+def test_a_description_of_fewer_fields_has_the_defaults_of_the_others():
+    found = PriorSpec("deep", "matern", hidden=(4,)).described()
+    del found["functions"], found["degrees"], found["network_dtype"]
+    assert PriorSpec.from_description(found) == PriorSpec("deep", "matern", hidden=(4,))
+
+
+def test_a_checkpoint_of_another_prior_is_not_taken_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.learning.checkpoints.EVERY", 0.0)
+    monkeypatch.setattr("metaprior.learning.checkpoints.Checkpoint.remove", lambda self: None)
+    options = {"max_epochs": 4, "check_every": 2, "progress": False}
+    MetaGP("constant", "rbf", **options).fit(in_units(), checkpoint=tmp_path / "kept")
+    for other in ({"kernel": "matern"}, {"kernel": "rbf", "learn": ("mean",)}):
+        with pytest.raises(DataError, match="another training"):
+            MetaGP("constant", **other, **options).fit(in_units(), checkpoint=tmp_path / "kept")

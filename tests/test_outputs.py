@@ -3,13 +3,17 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyarrow import csv
 
 import metaprior
+from metaprior import OutputError
 from metaprior.cli import main
+from metaprior.cli.common import Screen
+from metaprior.cli.show import show_model
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT, Checkpoint
 
@@ -99,7 +103,44 @@ def test_predictions_of_other_columns_are_not_ours(home, run):
     Path("p.csv").write_text("who,hour,mean,sd,lower,upper\n1,2,3,4,5,6\n")
     assert "would be lost" in run(*PREDICT, "--out", "p.csv")
     Path("p.csv").write_text('"who","t","mean","sd","lower","upper","more"\n1,2,3,4,5,6,7\n')
+    assert "would be lost" in run(*PREDICT, "--out", "p.csv")  # a column of the user's own
+    Path("p.csv").write_text("who,t,mean,sd,lower,upper,q0.1,sample_1,plausibility\n1,2,3,4,5,6,7,8,9\n")
     assert run(*PREDICT, "--out", "p.csv") == ""
+
+
+@pytest.mark.parametrize("name", ["table.md", "results.json", "tasks.parquet", "report.html", "performance.png"])
+def test_results_take_the_place_of_results_only(name, home, run):
+    Path("rep").mkdir()
+    Path("rep", name).write_text("my own")
+    assert "would be lost: choose another --report" in run(*COMPARE, "--report", "rep")
+    assert Path("rep", name).read_text() == "my own"
+    assert run(*COMPARE, "--report", "rep", "--overwrite") == ""
+    assert run(*COMPARE, "--report", "rep") == ""  # results by now
+    assert "one of the results" in run(*COMPARE, "--report", "rep", "--out", "rep/table.md", "--overwrite")
+    words = [COMPARE[0], "rep/table.md", *COMPARE[2:]]
+    Path("rep", "table.md").write_bytes(Path("mine.csv").read_bytes())
+    assert "is what this command reads" in run(*words, "--report", "rep", "--overwrite")
+
+
+def test_pictures_take_the_place_of_pictures_only(home, run):
+    Path("pic").mkdir()
+    for name in ("1.png", "prior.png", "model.html"):
+        Path("pic", name).write_text("my own")
+    plot = [*PREDICT, "--plot", "pic", "--out", "p.csv"]
+    assert "1.png exists, and would be lost: choose another --plot" in run(*plot)
+    assert Path("pic", "1.png").read_text() == "my own"
+    assert run(*plot, "--overwrite") == ""
+    assert run(*plot) == ""  # its own by now
+    show = partial(show_model, folder=Path("pic"), screen=Screen(quiet=True))
+    for name in ("prior.png", "model.html"):
+        with pytest.raises(OutputError, match=f"{name} exists, and would be lost: choose another --pictures"):
+            show("m.metaprior")
+        Path("pic", name).unlink()
+    show("m.metaprior")
+    show("m.metaprior")
+    Path("pic", "model.html").write_bytes(Path("m.metaprior").read_bytes())
+    with pytest.raises(OutputError, match="is what this command reads"):
+        show("pic/model.html", overwrite=True)
 
 
 def test_the_default_name_and_the_model_that_learning_goes_on_from(home, files, run):

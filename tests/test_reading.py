@@ -453,3 +453,13 @@ def test_dates_go_through_the_commands(tmp_path, monkeypatch):
     assert "column 'hour': times of day, in days (noon is 0.5)" in found.stderr
     found = run("predict", "m", "clock.csv", "--at", "0.25:0.5:0.25", "--plot", "pictures")
     assert [line.split(",")[1] for line in found.stdout.splitlines()[1:3]] == ["06:00:00", "12:00:00"]
+
+
+def test_a_quote_that_is_not_closed_loses_no_rows(tmp_path):
+    with pytest.raises(DataError, match=r"column 'task' has a value of several lines, beginning with 'b,2,200'"):
+        read(tmp_path / "t.csv", 'task,x,y\na,1,100\n"b,2,200\nc,3,300\n"d,4,400\ne,5,500\n', COLUMNS)
+
+
+def test_blank_lines_before_the_header_and_tabs_with_decimal_commas(tmp_path):
+    found = read(tmp_path / "t.txt", "\n  \ntask\tx\ty\n007\t1\t2,5\n", COLUMNS)
+    assert found.to_pydict() == {"task": ["007"], "x": [1], "y": [2.5]}

@@ -2,17 +2,20 @@
 
 import json
 
+import gpytorch
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from metaprior import DataError, LearnedPrior, MetaGP, MetapriorWarning, OptionError, Tasks, load
+from metaprior import DataError, LearnedPrior, MetaGP, MetapriorWarning, OptionError, PriorSpec, Tasks, load
 from metaprior.cli import app
 from metaprior.methods import HyperPosterior, Warped, make_method
+from metaprior.priors import KERNELS, MEANS
 from metaprior.selection import Auto, portrait
 from metaprior.tasks import Covariate
+from tests.problems import ragged
 
 SLOPES = {"plain": 1.0, "rich": 3.0, "none": -1.0}
 FAST = {"progress": False, "hidden": (12,), "max_epochs": 60}
@@ -334,3 +337,37 @@ def test_learning_goes_on_with_the_levels_of_the_model(tmp_path):
     assert load(model).trained_on_.columns.task_x[0].levels == ("none", "plain", "rich")
     with pytest.raises(OptionError, match="has the task columns diet, size"):
         run(app, [*more, "--task-x", "diet"], catch_exceptions=False)
+
+
+class Bent(gpytorch.means.ConstantMean):
+    def forward(self, x):
+        return super().forward(x) + x.sum(-1)
+
+
+class Tilted(gpytorch.kernels.RBFKernel):
+    """It has a lengthscale, and is not stationary for all that."""
+
+    def forward(self, x1, x2, diag=False, **options):
+        found = super().forward(x1, x2, diag=diag, **options)
+        ends = [part.sum(-1) for part in (x1, x2)]
+        return found * (ends[0] * ends[1] if diag else ends[0][..., :, None] * ends[1][..., None, :])
+
+
+def test_who_sees_what_never_differs_within_a_task(monkeypatch):
+    monkeypatch.setitem(KERNELS, "tilted", lambda made_for: Tilted())
+    monkeypatch.setitem(KERNELS, "wide", lambda made_for: gpytorch.kernels.RBFKernel(active_dims=(0, made_for.d - 1)))
+    monkeypatch.setitem(MEANS, "bent", lambda made_for: Bent())
+    blind = [(mean, kernel) for mean in ("zero", "constant") for kernel in ("rbf", "matern", "exponential", "wide")]
+    seeing = [("linear", "rbf"), ("deep", "rbf"), ("zero", "deep"), ("constant", "eigenfunctions"), ("bent", "rbf")]
+    seeing += [("zero", "tilted"), ("zero", "eigenfunctions + deep"), (Bent(), "rbf"), ("zero", Tilted())]
+    assert [PriorSpec(*parts).sees_levels(d) for parts in blind for d in (1, 2)] == [False] * 2 * len(blind)
+    assert [PriorSpec(*parts).sees_levels(d) for parts in seeing for d in (1, 2)] == [True] * 2 * len(seeing)
+    assert PriorSpec("zero", "rbf", noise="deep").sees_levels(1)
+
+
+def test_what_is_said_twice_of_a_task_is_the_same():
+    tasks = ragged(count=4).with_task_x({"age": [1.0, 2.0, 3.0, 4.0]})
+    context, target = tasks.context_target(1, seed=0)
+    gp = MetaGP("deep", "rbf", hidden=(3,), max_epochs=2, progress=False).fit(tasks)
+    with pytest.raises(DataError, match="something else of a task as a whole"):
+        gp.predict(context, target.with_task_x({"age": [1.0, 2.0, 3.0, 5.0]}))

@@ -323,7 +323,7 @@ BAD = {
     "extension": (["predict", "MODEL", "elnino", "--at", "1:2:1", "--out", "p.xlsx"], "written as one of .csv"),
     "other columns": (["predict", "MODEL", "words2.csv", "--at", "1:2:1"], "no column 'temperature'"),
     "contexts": (["evaluate", "MODEL", "elnino", "--context", "few"], "give whole numbers"),
-    "until": (["evaluate", "MODEL", "elnino", "--context-until", "month"], "give COLUMN=NUMBER"),
+    "until": (["evaluate", "MODEL", "elnino", "--context-until", "month"], "Give COLUMN=NUMBER"),
     "both contexts": (["evaluate", "MODEL", "elnino", "--context", "1", "--context-until", "month=3"], "not both"),
     "unknown method": (["compare", "elnino", *NAMES, "--methods", "magic"], "unknown method 'magic'"),
     "misspelled method": (
