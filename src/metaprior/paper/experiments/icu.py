@@ -130,15 +130,6 @@ class _Patients:
         given = (self.training, self.options, self.held_out, DAYS)
         return fit_maml(*given, label=f"{self.variable}, {name}", hidden=HIDDEN, gain=GAIN)
 
-    def fpca(self, name: str) -> Method:
-        return FPCA(held_out=self.held_out, progress=self.label(name)).fit(self.training)
-
-    def warped(self, name: str) -> Method:
-        return Warped(self._prior(name), seed=self.options.seed).fit(self.training)
-
-    def auto(self, name: str) -> Method:
-        return Auto(contexts=DAYS, seed=self.options.seed, progress=self.label(name)).fit(self.meta)
-
     @property
     def asked(self) -> dict[str, Any]:
         """What a method that predicts single values takes."""
@@ -147,11 +138,11 @@ class _Patients:
     def learned(self, name: str) -> LearnedPrior:
         if name == "vanilla" and self._vanilla is not None:
             return self._vanilla
-        gp = self._prior(name).fit(self.training)
+        gp = self.prior(name).fit(self.training)
         self._vanilla = gp if name == "vanilla" else self._vanilla
         return gp
 
-    def _prior(self, name: str) -> LearnedPrior:
+    def prior(self, name: str) -> LearnedPrior:
         optimizer = self.options.learned_by
         epochs = EPOCHS[optimizer]
         return LearnedPrior(
@@ -173,20 +164,6 @@ class _Patients:
         return f"{self.variable}, {name}" if self.options.progress else False
 
 
-METHODS: dict[str, Callable[[_Patients, str], Method]] = {
-    **dict.fromkeys(CONFIGURATIONS, _Patients.learned),
-    "neural network": _Patients.network,
-    "mean fit on target": _Patients.fit_on_target,
-    "maml": _Patients.maml,
-    "fpca": _Patients.fpca,
-    "warped": _Patients.warped,
-    "auto": _Patients.auto,
-    "last value": lambda patients, name: LastValue(**patients.asked).fit(patients.training),
-    "context mean": lambda patients, name: ContextMean(**patients.asked).fit(patients.training),
-}
-"""The rows, each with what fits it on set-a."""
-
-
 def split_days(tasks: Tasks) -> ContextTarget:
     """The first day to condition on and the rest to predict, of the patients who have measurements in both."""
     context, target = tasks.context_target(where=first_day)
@@ -196,6 +173,19 @@ def split_days(tasks: Tasks) -> ContextTarget:
 
 DAYS = Given(lambda tasks: {"first day": split_days(tasks)})
 """Patients as they are at test."""
+
+METHODS: dict[str, Callable[[_Patients, str], Method]] = {
+    **dict.fromkeys(CONFIGURATIONS, _Patients.learned),
+    "neural network": _Patients.network,
+    "mean fit on target": _Patients.fit_on_target,
+    "maml": _Patients.maml,
+    "fpca": lambda of, name: FPCA(held_out=of.held_out, progress=of.label(name)).fit(of.training),
+    "warped": lambda of, name: Warped(of.prior(name), seed=of.options.seed).fit(of.training),
+    "auto": lambda of, name: Auto(contexts=DAYS, seed=of.options.seed, progress=of.label(name)).fit(of.meta),
+    "last value": lambda of, name: LastValue(**of.asked).fit(of.training),
+    "context mean": lambda of, name: ContextMean(**of.asked).fit(of.training),
+}
+"""The rows, each with what fits it on set-a."""
 
 
 def _note_residuals(results: Results, name: str, variable: str, posterior: Posterior, target: Tasks) -> None:

@@ -144,7 +144,7 @@ class _Experiment:
         """
         if self._floor is None:
             with timed(self.results, "choice of the noise floor"):
-                tried = {floor: self._mse(self._learned("learned both", floor, brief=True)) for floor in FLOORS}
+                tried = {floor: self._mse(self.prior("learned both", floor, brief=True)) for floor in FLOORS}
             self._floor = min(FLOORS, key=lambda floor: sum(tried[floor]))
             self.results.settings |= {
                 "noise_floor": self._floor,
@@ -175,7 +175,7 @@ class _Experiment:
             held_out=self.images.held_out,
             seed=self.options.seed,
             max_epochs=self._epochs("lbfgs"),
-            progress=self._label(name),
+            progress=self.label(name),
             hidden=HIDDEN,
         )
         return network.fit(self.images.training)
@@ -183,15 +183,6 @@ class _Experiment:
     def fit_on_target(self, name: str) -> Method:
         own = MeanFitOnTarget(self._vanilla().prior_, seed=self.options.seed, hidden=HIDDEN, dtype=torch.float32)
         return own.fit(self.images.test)
-
-    def learned(self, name: str) -> Method:
-        return self._learned(name, self.floor)
-
-    def maml(self, name: str) -> Method:
-        return fit_maml(self.images.training, self.options, self.judges, hidden=HIDDEN)
-
-    def fpca(self, name: str) -> Method:
-        return FPCA(held_out=self.images.held_out, progress=self._label(name)).fit(self.images.training)
 
     def mixture(self, name: str) -> Method:
         """Kinds of digits without labels: the noise by the error on held-out images, the kinds by their evidence."""
@@ -204,7 +195,7 @@ class _Experiment:
             tried[noise] = self._mse(brief)
         best = min(tried, key=lambda noise: sum(tried[noise]))
         options: dict[str, Any] = {"noise_floor": best / variance, "held_out": self.images.held_out}
-        options["progress"] = self._label(name)
+        options["progress"] = self.label(name)
         mixture = Mixture(KINDS, rank=rank, seed=self.options.seed, **options).fit(training)
         self.results.settings["mixture"] = {
             "noise": best,
@@ -220,12 +211,12 @@ class _Experiment:
         """The prior whose kernel and noise `mean fit on target` takes."""
         if "vanilla" not in self.fitted:
             with timed(self.results, "vanilla"):
-                self.fitted["vanilla"] = self._learned("vanilla", self.floor)
+                self.fitted["vanilla"] = self.prior("vanilla", self.floor)
         found = self.fitted["vanilla"]
         assert isinstance(found, LearnedPrior)
         return found
 
-    def _learned(self, name: str, floor: float, brief: bool = False) -> LearnedPrior:
+    def prior(self, name: str, floor: float, brief: bool = False) -> LearnedPrior:
         optimizer = "lbfgs" if brief else self.options.learned_by
         label = f"noise floor {floor:g}" if brief else name
         gp = LearnedPrior(
@@ -237,7 +228,7 @@ class _Experiment:
             max_epochs=min(BRIEF, self._epochs("lbfgs")) if brief else self._epochs(optimizer),
             held_out=self.images.held_out,
             seed=self.options.seed,
-            progress=self._label(label),
+            progress=self.label(label),
         )
         return gp.fit(self.images.training)
 
@@ -250,7 +241,7 @@ class _Experiment:
         self.results.settings |= {"linear_limit_noise": best, "held_out_mse_by_linear_limit_noise": _rounded(tried)}
         return limits[best]
 
-    def _label(self, name: str) -> str | bool:
+    def label(self, name: str) -> str | bool:
         return name if self.options.progress else False
 
     def _mse(self, method: Method) -> list[float]:
@@ -267,9 +258,9 @@ class _Experiment:
 METHODS: dict[str, Callable[[_Experiment, str], Method]] = {
     "neural network": _Experiment.network,
     "mean fit on target": _Experiment.fit_on_target,
-    **dict.fromkeys(CONFIGURATIONS, _Experiment.learned),
-    "maml": _Experiment.maml,
-    "fpca": _Experiment.fpca,
+    **dict.fromkeys(CONFIGURATIONS, lambda run, name: run.prior(name, run.floor)),
+    "maml": lambda run, name: fit_maml(run.images.training, run.options, run.judges, hidden=HIDDEN),
+    "fpca": lambda run, name: FPCA(held_out=run.images.held_out, progress=run.label(name)).fit(run.images.training),
     "mixture": _Experiment.mixture,
     "linear limit": _Experiment.linear_limit,
 }
