@@ -287,6 +287,15 @@ def test_standard_errors_of_few_tasks_hold_the_draw_of_them():
     assert few.DRAWS >= 10
 
 
+def test_draws_share_neither_meta_tasks_nor_new_functions(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(few, "draw_sinusoids", lambda count, seed: drawn.append((count, seed)) or waves(count))
+    for draw in range(3):
+        few.one_draw("fpca", 4, draw, seed=0)
+    assert [count for count, _ in drawn] == [few.FUNCTIONS, 4] * 3
+    assert len({seed for _, seed in drawn}) == 6
+
+
 def test_standard_errors_by_the_number_of_meta_tasks_hold_their_draw():
     found = Results("theory", {})
     overfitting._vary_meta_tasks(found, [2, 3], seed=0, options=Options(quick=True, progress=False))

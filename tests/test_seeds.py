@@ -48,4 +48,6 @@ def test_no_member_of_an_ensemble_is_one_of_another_seeds():
     x = torch.linspace(0, 1, 4)
     tasks = Tasks.from_pairs([(x, x + k) for k in range(3)])
     found = [HyperPosterior(members=2, seed=seed, hidden=(3,), max_epochs=1).fit(tasks) for seed in (0, 1)]
-    assert len({member.seed for one in found for member in one.members_}) == 4
+    seeds = {member.seed for one in found for member in one.members_}
+    assert len(seeds) == 4
+    assert not seeds & set(range(10_000))  # nor is it what a single prior of another seed is
