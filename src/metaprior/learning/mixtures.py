@@ -88,10 +88,10 @@ class TaskDesigns:
         found: Tensor = -0.5 * (quadratic + p * (logdet + self.points * LOG_2PI))
         return found
 
-    def scores(self, model: MixedEffects) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "g r r"]]:
-        """The mean of each task's scores z given its points, and L: their covariance is `σ² (L Lᵀ)⁻¹`."""
-        L = model.factor(self.gram)
-        return torch.cholesky_solve(model.loadings.mT @ (self.projected - self.gram @ model.mean), L), L
+    def scores(self, model: MixedEffects) -> Float[Tensor, "m r p"]:
+        """The mean of each task's scores z, given its points."""
+        residual = self.projected - self.gram @ model.mean
+        return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram))
 
 
 class KindsFit(NamedTuple):

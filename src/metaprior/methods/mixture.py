@@ -245,7 +245,7 @@ class Mixture(KeptMethod):
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
         rank = min(16, self.basis_.size, len(tasks) - 1)
         model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
-        scores, scale = designs.scores(model)[0], model.loadings.norm(dim=0).repeat_interleave(tasks.p)
+        scores, scale = designs.scores(model), model.loadings.norm(dim=0).repeat_interleave(tasks.p)
         places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
 

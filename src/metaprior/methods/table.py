@@ -18,6 +18,7 @@ from metaprior.methods.network import NeuralNetwork
 from metaprior.methods.per_task import GPPerTask
 from metaprior.methods.simple import ContextMean, LastValue
 from metaprior.methods.warped import Warped
+from metaprior.priors import CONFIGURATIONS
 from metaprior.splits import Contexts, spare
 from metaprior.tasks import Tasks
 
@@ -65,10 +66,10 @@ def _deep(**options: Any) -> Maker:
     return _prior("deep", "deep", features=4, **options)
 
 
-def _plain(mean: str, kernel: str) -> Maker:
+def _plain(name: str) -> Maker:
     """As the paper has it: rough starts, two features, and the patience to learn them."""
     return lambda tasks, seed, contexts: LearnedPrior(
-        mean, kernel, max_epochs=300, held_out=spare(len(tasks)), seed=seed, progress=False
+        *CONFIGURATIONS[name], max_epochs=300, held_out=spare(len(tasks)), seed=seed, progress=False
     )
 
 
@@ -107,7 +108,7 @@ METHODS: dict[str, Entry] = {
     "context mean": Entry(lambda *asked: ContextMean(**_asked(*asked)), "#a9adb3", alone=True, reference=True),
     "gp per task": Entry(lambda *asked: GPPerTask(), "#999933", rung=True, compared=True, alone=True),
     "shared gp": Entry(_prior("constant", "matern"), "#44aa99", rung=True, compared=True),
-    "vanilla": Entry(_plain("zero", "rbf"), "#56b4e9", compared=True),
+    "vanilla": Entry(_plain("vanilla"), "#56b4e9", compared=True),
     "neural network": Entry(_network, "#cc79a7", compared=True),
     "maml": Entry(_maml, "#882255", compared=True),
     "mean and last value": Entry(_prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, takes_task_x=True),
@@ -118,9 +119,9 @@ METHODS: dict[str, Entry] = {
     "hyper-posterior": Entry(  # of more, one prior is known well enough
         lambda tasks, seed, contexts: HyperPosterior(seed=seed), "#bb5566", rung=True, most=49, takes_task_x=True
     ),
-    "learned kernel": Entry(_plain("zero", "deep"), "#009e73", compared=True, takes_task_x=True),
-    "learned mean": Entry(_plain("deep", "rbf"), "#e69f00", compared=True, takes_task_x=True),
-    # of fewer than 100 tasks, deep priors come in their most general forms only
+    "learned kernel": Entry(_plain("learned kernel"), "#009e73", compared=True, takes_task_x=True),
+    "learned mean": Entry(_plain("learned mean"), "#e69f00", compared=True, takes_task_x=True),
+    # from here on as `auto` learns them, smoother than the paper's; of fewer than 100 tasks, in general forms only
     "learned both": Entry(_deep(), "#0072b2", rung=True, least=100, compared=True, takes_task_x=True),
     "student": Entry(_STUDENT, "#ddcc77", rung=True, least=100, takes_task_x=True),
     "warped": Entry(_warped(_deep()), "#cc6677", rung=True, least=100, takes_task_x=True),
