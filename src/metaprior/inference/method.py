@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -21,6 +22,12 @@ class Method(ABC):
     @abstractmethod
     def fit(self, tasks: Tasks) -> Self:
         """Learn from the meta-tasks."""
+
+    @classmethod
+    def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:
+        """Fit several of this class, each on tasks of its own: one by one, where they cannot be learned together."""
+        for method, own in zip(methods, tasks, strict=True):
+            method.fit(own)
 
     @abstractmethod
     def condition(self, context: Tasks) -> Conditional[Any]:
