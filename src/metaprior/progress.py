@@ -14,18 +14,24 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress_bar(label: str, total: int | None, *, show: bool = True, in_bytes: bool = False) -> Iterator[Advance]:
-    """A bar of `total` units (None: not known) on standard error; the caller gets a function that moves it on."""
+def progress_bar(
+    label: str, total: int | None, *, show: bool = True, in_bytes: bool = False, in_shares: bool = False
+) -> Iterator[Advance]:
+    """A bar of `total` units (None: not known) on standard error; the caller gets a function that moves it on.
+
+    in_shares: units are parts of a whole that nobody counts.
+    """
     if not show:
         yield lambda note="", amount=1: None
         return
     from rich import console, progress  # a tenth of what importing the package takes, for those who look at a bar
 
     screen = console.Console(stderr=True)
+    counted = progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
     columns = (
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn(),
+        progress.TaskProgressColumn() if in_shares else counted,
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[note]}"),

@@ -21,6 +21,7 @@ from metaprior.inference.gaussian_process import ContextBatch, GaussianCondition
 from metaprior.inference.method import KeptMethod, Method
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
 from metaprior.inference.posterior import Interval, Posterior
+from metaprior.inference.stack import StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 from metaprior.inference.warped import WarpedConditional, WarpedPosterior
@@ -29,8 +30,8 @@ __all__ = [
     "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional", "ContextBatch",
     "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior", "InUnits",
     "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior", "Posterior",
-    "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional",
+    "StackedTasks", "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional",
     "WarpedPosterior", "at_inputs", "check_fits", "condition", "conditioned", "covariance_matrix", "evidence",
-    "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "summed_evidence",
-    "task_evidence",
+    "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence",
+    "summed_evidence", "task_evidence",
 ]  # fmt: skip

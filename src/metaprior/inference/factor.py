@@ -36,6 +36,23 @@ def factor(
         finite = torch.isfinite(A).flatten(1).all(1)
         if not bool(finite.all()):
             raise NumericalError(_not_finite(_named(names, finite), int((~finite).sum())))
+    L, jitter, info = _jittered(A, scale)
+    if bool(info.any()):
+        raise NumericalError(_not_definite(_named(names, info == 0), int((info != 0).sum())))
+    return Factor(L, jitter)
+
+
+def attempt(A: Float[Tensor, "b n n"]) -> tuple[Float[Tensor, "b n n"], Bool[Tensor, " b"]]:
+    """The factor of each matrix with jitter where it needs some, and which of them have none: I stands there."""
+    L, _, info = _jittered(A, None)
+    failed = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).sum(-1).isfinite()
+    if bool(failed.any()):
+        L[failed] = torch.eye(A.shape[-1], dtype=A.dtype)
+    return L, failed
+
+
+def _jittered(A: Float[Tensor, "b n n"], scale: Float[Tensor, " b"] | None) -> tuple[Tensor, Tensor, Tensor]:
+    """L, the jitter of each, and where even the most was not enough."""
     L, info = torch.linalg.cholesky_ex(A)
     jitter = A.new_zeros(len(A))
     for step in JITTER[1:]:
@@ -46,9 +63,7 @@ def factor(
         eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
         L[failed], info[failed] = torch.linalg.cholesky_ex(A[failed] + (step * unit)[:, None, None] * eye)
         jitter[failed] = step
-    if bool(info.any()):
-        raise NumericalError(_not_definite(_named(names, info == 0), int((info != 0).sum())))
-    return Factor(L, jitter)
+    return L, jitter, info
 
 
 def inverse(L: Float[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:

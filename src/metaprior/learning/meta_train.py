@@ -10,16 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from metaprior.errors import DataError, NumericalError
+from metaprior.inference import StackedTasks, check_fits, stacked_evidence
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
 from metaprior.learning.spec import TrainingSpec
 from metaprior.learning.threads import threads_for
+from metaprior.learning.together import Ended, learn_together
 from metaprior.learning.updates import Updates, make_updates
 from metaprior.options import divided, states
-from metaprior.priors import HyperPrior, Prior
+from metaprior.priors import HyperPrior, Prior, Stack, stacked
 from metaprior.progress import progress_bar
 from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
@@ -98,6 +102,108 @@ def meta_train(
         progress=label if progress else False,
         checkpoint=kept,
     )
+
+
+def meta_train_many(
+    priors: Sequence[Prior], tasks: Sequence[Tasks], how: Sequence[TrainingSpec], seeds: Sequence[int]
+) -> list[Training]:
+    """`meta_train` for several priors, each on tasks of its own: as one training where they are alike.
+
+    That is, priors of one structure and one way of learning, by L-BFGS on the evidence. There an epoch is one
+    evaluation of the loss, and steps are found by backtracking.
+    """
+    found: dict[int, Training] = {}
+    for alike in _alike(priors, how):
+        own = [[values[k] for k in alike] for values in (priors, tasks, how, seeds)]
+        found |= zip(alike, _as_one(*own), strict=True)  # type: ignore[arg-type]
+    return [found[k] for k in range(len(priors))]
+
+
+def _alike(priors: Sequence[Prior], how: Sequence[TrainingSpec]) -> list[list[int]]:
+    """The places of priors that may be learned together."""
+    groups: dict[object, list[int]] = {}
+    for k, (prior, one) in enumerate(zip(priors, how, strict=True)):
+        key = (prior.learn, one.decides(), one.held_out is None, one.hyper_prior is None)
+        groups.setdefault(key, []).append(k)
+    return list(groups.values())
+
+
+def _as_one(
+    priors: Sequence[Prior], tasks: Sequence[Tasks], how: Sequence[TrainingSpec], seeds: Sequence[int]
+) -> list[Training]:
+    first = how[0]
+    first.check()
+    usual = first.optimizer == "lbfgs" and first.objective == "evidence" and first.learning_rate is None
+    together = stacked(priors) if usual else None
+    if together is None or not bool(together.moves.any()):
+        each = zip(priors, tasks, how, seeds, strict=True)
+        return [meta_train(prior, own, one, seed=seed, progress=False) for prior, own, one, seed in each]
+    split = [_hold_out(own, one.held_out, seed) for own, one, seed in zip(tasks, how, seeds, strict=True)]
+    for some in split[0]:
+        check_fits(priors[0], some)
+    laws = [one.believed(prior) for one, prior in zip(how, priors, strict=True)]
+    layout = {"whole": priors[0].degrees is not None, "per_point": first.weighting == "point"}
+    problems = StackedPriors(
+        together,
+        StackedTasks.of([training for training, _ in split], **layout),
+        None if first.held_out is None else StackedTasks.of([judge for _, judge in split], **layout),
+        [law for law in laws if law is not None],
+    )
+    with threads_for(problems.entries):
+        found = learn_together(
+            problems,
+            together.start,
+            together.moves,
+            max_epochs=first.most,
+            check_every=first.every,
+            patience=first.patience,
+            tolerance=first.tolerance,
+        )
+    together.write(torch.stack([one.values for one in found]))
+    return [
+        _training(one, judge.ids if first.held_out is not None else ())
+        for one, (_, judge) in zip(found, split, strict=True)
+    ]
+
+
+def _training(found: Ended, held_out: Sequence[object]) -> Training:
+    checks = tuple(Check(*look) for look in found.looks)
+    best = checks[found.looks.index(found.best)]
+    if best.epoch == 0 and not any(math.isfinite(check.loss_per_task) for check in checks):
+        raise NumericalError("nothing could be learned: no update was finite.")
+    return Training(checks, best, found.stopped, found.skipped, tuple(held_out))
+
+
+class StackedPriors:
+    """The summed evidence of several priors' tasks as `Problems`."""
+
+    def __init__(
+        self, stack: Stack, training: StackedTasks, judge: StackedTasks | None, laws: Sequence[HyperPrior]
+    ) -> None:
+        self.stack, self.training, self.judge, self.laws = stack, training, judge, list(laws)
+        self.law = stack.law(self.laws) if self.laws else None
+
+    @property
+    def entries(self) -> int:
+        return self.training.entries
+
+    def loss(self, values: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
+        """The negative evidence (and log density of the parameters) per task."""
+        total = stacked_evidence(self.stack, values, self.training)
+        return -(total if self.law is None else total + self.law(values)) / self.training.tasks
+
+    @torch.no_grad()
+    def judged(self, values: Float[Tensor, "B P"], loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """The evidence per value of the tasks to stop by."""
+        if self.judge is None:
+            return -loss * self.training.tasks / self.training.values
+        return stacked_evidence(self.stack, values, self.judge) / self.judge.values
+
+    def select(self, which: Sequence[int]) -> StackedPriors:
+        """Some of them."""
+        judge = None if self.judge is None else self.judge.select(which)
+        laws = [self.laws[k] for k in which] if self.laws else []
+        return StackedPriors(self.stack.select(which), self.training.select(which), judge, laws)
 
 
 def _start(prior: Prior, hyper_prior: HyperPrior | None) -> tuple[object, ...]:

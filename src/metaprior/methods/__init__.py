@@ -13,11 +13,11 @@ from metaprior.methods.points import PointMethod, VarianceBySize
 from metaprior.methods.refitted import RefittedRBF
 from metaprior.methods.simple import ContextMean, LastValue
 from metaprior.methods.table import METHODS, Entry, add_methods, make_method, named_methods
-from metaprior.methods.warped import Warped, learned_warp
+from metaprior.methods.warped import Warped, learned_warp, learned_warps
 
 __all__ = [
     "FEW_TASKS", "FPCA", "MAML", "METHODS", "Combination", "ComponentScores", "ContextMean", "Entry", "GPPerTask",
     "HyperPosterior", "LastValue", "LearnedPrior", "MeanFitOnTarget", "MetaUpdates", "Mixture", "NeuralNetwork",
     "PointMethod", "RandomEpisodes", "RefittedRBF", "Start", "VarianceBySize", "Warped", "add_methods", "learned_warp",
-    "make_method", "named_methods",
+    "learned_warps", "make_method", "named_methods",
 ]  # fmt: skip

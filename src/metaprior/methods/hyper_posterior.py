@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,14 +12,14 @@ import torch
 
 from metaprior.errors import OptionError
 from metaprior.files import State
-from metaprior.inference import KeptMethod, MixtureConditional
-from metaprior.learning import TrainingSpec
-from metaprior.methods.learned import LearnedPrior
+from metaprior.inference import KeptMethod, MixtureConditional, at_inputs, covariance_matrix, factor
+from metaprior.learning import TrainingSpec, meta_train_many
+from metaprior.methods.learned import Begun, LearnedPrior
 from metaprior.options import states
-from metaprior.priors import PriorSpec
+from metaprior.priors import HyperPrior, Prior, PriorSpec
 from metaprior.progress import progress_bar
 from metaprior.seeds import child_seed, generator_of
-from metaprior.tasks import Tasks, TrainedOn
+from metaprior.tasks import Tasks, TrainedOn, padded
 
 MEMBERS = 8
 
@@ -38,6 +39,7 @@ class HyperPosterior(KeptMethod):
 
     saved_as = "hyper-posterior"
     fitted_as = "members_"
+    members_: list[LearnedPrior]
 
     @states(PriorSpec, TrainingSpec, leave_out=("anchored", "held_out", "learn"), defaults=FEW_TASKS)
     def __init__(
@@ -66,23 +68,44 @@ class HyperPosterior(KeptMethod):
 
     def fit(self, tasks: Tasks) -> Self:
         """Learn every member."""
-        generator = generator_of(self.seed)
-        self.members_: list[LearnedPrior] = []
         label = self.progress if isinstance(self.progress, str) else "hyper-posterior"
-        with progress_bar(label, self.members, show=bool(self.progress)) as advance:
-            for k in range(self.members):
-                self.members_.append(self._drawn(tasks, child_seed(self.seed, k), generator))
-                advance(f"member {k + 1}")
-        self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.members_[0].task_x_))
+        with progress_bar(label, len(STAGES), show=bool(self.progress)) as advance:
+            self._fit_many([self], [tasks], advance)
         return self
 
-    def _drawn(self, tasks: Tasks, seed: int, generator: torch.Generator) -> LearnedPrior:
-        """One member."""
-        options = self.options | {"anchored": True, "held_out": None, "seed": seed, "progress": False}
-        first = LearnedPrior(**options).fit(tasks)
-        mean = LearnedPrior(**options, learn=("mean",)).fit(_perturbed(first, tasks, child_seed(seed, 0)), start=first)
-        again = torch.randint(len(tasks), (len(tasks),), generator=generator)
-        return LearnedPrior(**options, learn=("kernel", "noise")).fit(tasks.select(again), start=mean)
+    @classmethod
+    def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:
+        """All members of all of them in three trainings."""
+        cls._fit_many(methods, tasks, lambda said: None)
+
+    @classmethod
+    def _fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks], advance: Callable[[str], None]) -> None:
+        members = [
+            (one._member(child_seed(one.seed, k)), own)
+            for one, own in zip(methods, tasks, strict=True)
+            for k in range(one.members)
+        ]
+        begun = [member.begin(own) for member, own in members]
+        seeds, priors = [member.seed for member, _ in members], [one.prior for one in begun]
+        scaled = [one.tasks for one in begun]
+        laws = {learn: [_law(one, learn) for one in begun] for learn in STAGES}  # all around the start
+        for learn, said in STAGES.items():
+            for prior in priors:
+                prior.let_learn(learn)
+            given = [STAGED[learn](*each) for each in zip(priors, scaled, seeds, strict=True)]
+            how = [replace(one.how, hyper_prior=law) for one, law in zip(begun, laws[learn], strict=True)]
+            trainings = meta_train_many(priors, given, how, seeds)
+            advance(said)
+        for (member, _), ready, training in zip(members, begun, trainings, strict=True):
+            member.end(ready, training)
+        learned = [member for member, _ in members]
+        for one, own in zip(methods, tasks, strict=True):
+            one.members_, learned = learned[: one.members], learned[one.members :]
+            one.trained_on_ = TrainedOn.of(own, task_x=bool(one.members_[0].task_x_))
+
+    def _member(self, seed: int) -> LearnedPrior:
+        last = list(STAGES)[-1]
+        return LearnedPrior(**self.options, anchored=True, held_out=None, seed=seed, progress=False, learn=last)
 
     def condition(self, context: Tasks) -> MixtureConditional:
         """The mixture of the members, by how probable each finds the context."""
@@ -106,8 +129,44 @@ class HyperPosterior(KeptMethod):
         return found
 
 
+def _law(begun: Begun, learn: Sequence[str]) -> HyperPrior:
+    """What is believed of the parameters that a stage learns."""
+    begun.prior.let_learn(learn)
+    assert begun.how.hyper_prior is not None
+    width = begun.how.hyper_prior.width if isinstance(begun.how.hyper_prior, HyperPrior) else begun.how.hyper_prior
+    return HyperPrior(begun.prior, width=width, anchored=True)
+
+
+def _as_they_are(prior: Prior, tasks: Tasks, seed: int) -> Tasks:
+    return tasks
+
+
+def _again(prior: Prior, tasks: Tasks, seed: int) -> Tasks:
+    """As many of the tasks, drawn with replacement."""
+    generator = generator_of(child_seed(seed, 1))
+    return tasks.select(torch.randint(len(tasks), (len(tasks),), generator=generator))
+
+
 @torch.no_grad()
-def _perturbed(prior: LearnedPrior, tasks: Tasks, seed: int) -> Tasks:
+def _perturbed(prior: Prior, tasks: Tasks, seed: int) -> Tasks:
     """The tasks with a draw of their own covariance added to each."""
-    before = prior.predict(Tasks.empty(tasks.ids, tasks.d, tasks.p), tasks)
-    return replace(tasks, y=tasks.y + before.samples(1, seed)[0] - before.mean)
+    draw = torch.randn(tasks.y.shape, generator=generator_of(child_seed(seed, 0)), dtype=torch.float64)
+    y = tasks.y.clone()
+    for batch in padded(tasks):
+        own = batch.to(prior.like)
+        L = factor(covariance_matrix(prior, at_inputs(prior, own), own.mask), tasks.ids).L
+        rows = tasks.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
+        added = L.to(draw) @ torch.where(batch.mask[..., None], draw[rows.clamp(max=len(y) - 1)], 0.0)
+        y[rows[batch.mask]] += added[batch.mask]
+    return replace(tasks, y=y)
+
+
+STAGES = {
+    ("mean", "kernel", "noise"): "mean and kernel",
+    ("mean",): "means of perturbed tasks",
+    ("kernel", "noise"): "kernels around them",
+}
+"""What is learned, one after the other, with how to say it …"""
+
+STAGED = dict(zip(STAGES, (_as_they_are, _perturbed, _again), strict=True))
+"""… and from which tasks."""

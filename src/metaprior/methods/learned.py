@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from metaprior.errors import DataError, OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
-from metaprior.learning import Check, Training, TrainingSpec, meta_train
+from metaprior.learning import Check, Training, TrainingSpec, meta_train, meta_train_many
 from metaprior.options import divided, names_of_options, states
 from metaprior.priors import DTYPES, HyperPrior, Prior, PriorSpec
 from metaprior.tasks import Covariate, Scaler, Tasks, TrainedOn, check_task_x
@@ -26,6 +26,16 @@ SAME = tuple(name for name in names_of_options(PriorSpec) if name not in ("hidde
 
 KEPT = ("optimizer", "weighting", "objective", "hyper_prior", "anchored")
 """How it was learned, as far as a file says it."""
+
+
+class Begun(NamedTuple):
+    """A prior that is about to learn."""
+
+    prior: Prior
+    scaler: Scaler
+    tasks: Tasks
+    how: TrainingSpec
+    trained_on: TrainedOn
 
 
 class LearnedPrior(KeptMethod):
@@ -71,6 +81,25 @@ class LearnedPrior(KeptMethod):
         Given modules are copied, not changed. start: a fitted prior to go on from, with its scaling. checkpoint: a
         file in which the training is kept while it runs; where there is one of the same training, it goes on there.
         """
+        begun = self.begin(tasks, start)
+        kept = None if checkpoint is None else Path(checkpoint)
+        prior, scaled, how = begun.prior, begun.tasks, begun.how
+        self.end(begun, meta_train(prior, scaled, how, seed=self.seed, progress=self.progress, checkpoint=kept))
+        return self
+
+    @classmethod
+    def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:
+        """Fit several, as one training where they are alike."""
+        begun = [one.begin(own) for one, own in zip(methods, tasks, strict=True)]
+        seeds = [one.seed for one in methods]
+        trainings = meta_train_many(
+            [one.prior for one in begun], [one.tasks for one in begun], [one.how for one in begun], seeds
+        )
+        for one, ready, training in zip(methods, begun, trainings, strict=True):
+            one.end(ready, training)
+
+    def begin(self, tasks: Tasks, start: LearnedPrior | None = None) -> Begun:
+        """The prior at its start and the tasks as it will see them."""
         if self.dtype not in DTYPES.values():
             raise OptionError(f"dtype {self.dtype}: the covariance is float64 or float32.")
         self.task_x_ = tasks.columns.task_x if tasks.covariates is not None and self.spec.sees_levels(tasks.d) else ()
@@ -84,21 +113,22 @@ class LearnedPrior(KeptMethod):
         scaled = scaler.scale(wide)
         spec = self._in_scaled_units(scaler)
         prior = spec.build(d=wide.d, p=wide.p, seed=self.seed, like=scaled.x, dtype=self.dtype)
-        prior = prior.to(_device(self.device))
+        device = _device(self.device)
+        prior = prior if device == prior.like.device else prior.to(device)
         how = replace(self.training, hyper_prior=self.training.believed(prior))  # around its own start, not the given
         if start is not None:
             _start_from(prior, start.prior_)
-        held_out = how.held_out
-        if isinstance(held_out, Tasks):
-            how = replace(how, held_out=scaler.scale(self._widened(held_out)))
-        kept = None if checkpoint is None else Path(checkpoint)
-        self.training_ = meta_train(prior, scaled, how, seed=self.seed, progress=self.progress, checkpoint=kept)
-        self.prior_, self.scaler_ = prior, scaler
-        earlier = None if start is None else start.trained_on_
-        self.trained_on_ = TrainedOn.of(tasks, earlier, task_x=bool(self.task_x_))
-        if isinstance(held_out, Tasks):  # what decided when to stop has been seen too
-            self.trained_on_ = self.trained_on_.and_of(held_out)
-        return self
+        if isinstance(how.held_out, Tasks):
+            how = replace(how, held_out=scaler.scale(self._widened(how.held_out)))
+        trained_on = TrainedOn.of(tasks, None if start is None else start.trained_on_, task_x=bool(self.task_x_))
+        if isinstance(self.training.held_out, Tasks):  # what decides when to stop is seen too
+            trained_on = trained_on.and_of(self.training.held_out)
+        return Begun(prior, scaler, scaled, how, trained_on)
+
+    def end(self, begun: Begun, training: Training) -> None:
+        """Take over what was learned."""
+        self.prior_, self.scaler_, self.training_ = begun.prior, begun.scaler, training
+        self.trained_on_ = begun.trained_on
 
     def condition(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""

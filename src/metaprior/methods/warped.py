@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from metaprior.files import State
-from metaprior.inference import KeptMethod, Method, WarpedConditional, summed_evidence
-from metaprior.learning import LBFGS
-from metaprior.priors import Warp, make_prior, make_warp
+from metaprior.inference import KeptMethod, Method, StackedTasks, WarpedConditional, stacked_evidence
+from metaprior.learning import learn_together
+from metaprior.priors import Warp, make_prior, make_warp, stacked
 from metaprior.splits import some_of
-from metaprior.tasks import Padded, Scaler, Tasks, TrainedOn, padded
+from metaprior.tasks import Scaler, Tasks, TrainedOn
 
 SOME = 300
 """Tasks that the two numbers of a warp are learned from."""
 
-STEPS = 60
+STEPS, CHECK, TOLERANCE = 80, 10, 1e-4
+"""Epochs in which they are learned, and when the evidence is looked at: where it rises by less, they are as good."""
 
 
 class Warped(KeptMethod):
@@ -41,8 +45,24 @@ class Warped(KeptMethod):
         """Learn the warp, then the method on what it makes of the tasks."""
         self.warp_ = learned_warp(self.warp, tasks, self.seed)
         self.method.fit(warped(tasks, self.warp_))
-        self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.method.trained_on_.columns.task_x))  # type: ignore[attr-defined]
+        self._learned_from(tasks)
         return self
+
+    @classmethod
+    def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks], warps: Sequence[Warp] | None = None) -> None:
+        """All warps together (where they are not known), and then the methods."""
+        if len({one.warp for one in methods}) > 1 or len({type(one.method) for one in methods}) > 1:
+            return super().fit_many(methods, tasks)
+        warps = warps or learned_warps(methods[0].warp, tasks, [one.seed for one in methods])
+        inside = [warped(own, warp) for own, warp in zip(tasks, warps, strict=True)]
+        type(methods[0].method).fit_many([one.method for one in methods], inside)
+        for one, warp, own in zip(methods, warps, tasks, strict=True):
+            one.warp_ = warp
+            one._learned_from(own)
+        return None
+
+    def _learned_from(self, tasks: Tasks) -> None:
+        self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.method.trained_on_.columns.task_x))  # type: ignore[attr-defined]
 
     def condition(self, context: Tasks) -> WarpedConditional:
         """The method with what is known, warped."""
@@ -81,29 +101,96 @@ def summed_slopes(tasks: Tasks, warp: Warp) -> Float[Tensor, " m"]:
 
 def learned_warp(name: str, tasks: Tasks, seed: int = 0) -> Warp:
     """The warp under which a plain prior has the highest evidence of y itself."""
-    warp = make_warp(name, tasks.y)
-    warp.check(tasks)
-    if not list(warp.parameters()):
-        return warp
-    some = some_of(tasks, SOME, seed)
-    scaled = Scaler.fit(some).scale(some)
-    prior = make_prior("constant", "matern", d=some.d, p=some.p, seed=seed)
-    laid_out = [(batch, _rows(some, batch)) for batch in padded(scaled)]
-
-    def objective() -> Tensor:
-        values = warp(some.y)
-        spread = values.std(0)
-        values = (values - values.mean(0)) / spread
-        again = [replace(batch, y=torch.where(batch.mask[..., None], values[rows], 0.0)) for batch, rows in laid_out]
-        jacobian = (warp.log_slope(some.y) - spread.log()).sum()
-        total: Tensor = summed_evidence(prior, again, some.ids).total + jacobian
-        return -total / some.y.numel()
-
-    LBFGS([*prior.learned_parameters(), *warp.parameters()], objective).run(STEPS)
-    return warp.requires_grad_(False)
+    return learned_warps(name, [tasks], [seed])[0]
 
 
-def _rows(tasks: Tasks, batch: Padded) -> Int[Tensor, "b n"]:
-    """Which row of the tasks stands at each place of a batch; any row where there is padding."""
-    column = torch.arange(batch.mask.shape[1])
-    return torch.where(batch.mask, tasks.offsets[batch.tasks][:, None] + column, 0)
+def learned_warps(name: str, tasks: Sequence[Tasks], seeds: Sequence[int]) -> list[Warp]:
+    """The same for each of several sets of tasks, all together."""
+    warps = [make_warp(name, own.y) for own in tasks]
+    for warp, own in zip(warps, tasks, strict=True):
+        warp.check(own)
+    if not list(warps[0].parameters()):
+        return warps
+    problems = _Warps(warps, [some_of(own, SOME, seed) for own, seed in zip(tasks, seeds, strict=True)])
+    start = problems.start
+    ends = learn_together(
+        problems,
+        start,
+        torch.ones(start.shape[1], dtype=torch.bool),
+        max_epochs=STEPS,
+        check_every=CHECK,
+        patience=2,
+        tolerance=TOLERANCE,
+    )
+    for warp, end in zip(warps, ends, strict=True):
+        vector_to_parameters(end.values[: sum(problems.shapes.values())], warp.parameters())
+    return [warp.requires_grad_(False) for warp in warps]
+
+
+class _Warps:
+    """Warps and the plain priors they are learned with, as `Problems`: a row holds the warp's parameters, then theirs.
+
+    What a plain prior says of warped values is compared in the units of y: with the Jacobian, and after bringing the
+    warped values to mean 0 and deviation 1, which it starts from.
+    """
+
+    def __init__(self, warps: Sequence[Warp], tasks: Sequence[Tasks]) -> None:
+        self.warps, self.tasks = list(warps), list(tasks)
+        scaled = [Scaler.fit(own).scale(own) for own in tasks]
+        priors = [make_prior("constant", "matern", d=own.d, p=own.p, seed=0) for own in scaled]
+        together = stacked(priors)
+        assert together is not None  # a constant and a Matérn kernel have their formulas
+        self.stack, self.laid_out = together, StackedTasks.of(scaled, whole=True)
+        self.y = torch.cat([own.y for own in tasks])
+        self.owner = torch.arange(len(tasks)).repeat_interleave(torch.tensor([len(own.y) for own in tasks]))
+        self.count = torch.tensor([[float(len(own.y))] for own in tasks], dtype=torch.float64)
+        self.known = {
+            name: torch.stack([dict(warp.named_buffers())[name] for warp in warps])[self.owner]
+            for name in dict(warps[0].named_buffers())
+        }
+        self.shapes = {name: value.numel() for name, value in warps[0].named_parameters()}
+
+    @property
+    def start(self) -> Float[Tensor, "B P"]:
+        """Warps that bend nothing, and the priors as they are made."""
+        own = torch.stack([parameters_to_vector(warp.parameters()) for warp in self.warps]).detach()
+        return torch.cat([own, self.stack.start], 1)
+
+    @property
+    def entries(self) -> int:
+        """Covariance entries."""
+        return self.laid_out.entries
+
+    def loss(self, values: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
+        """The negative evidence of y per value."""
+        *own, prior = values.split([*self.shapes.values(), self.stack.start.shape[1]], 1)
+        parts = self.known | {name: part[self.owner] for name, part in zip(self.shapes, own, strict=True)}
+        t, slope = functional_call(_Both(self.warps[0]), {f"warp.{name}": part for name, part in parts.items()}, self.y)
+        middle = self._sums(t) / self.count
+        spread = (self._sums((t - middle[self.owner]).square()) / (self.count - 1)).sqrt()
+        standard = (t - middle[self.owner]) / spread[self.owner]
+        total = stacked_evidence(self.stack, prior, self.laid_out, standard)
+        jacobian = (self._sums(slope) - self.count * spread.log()).sum(1)
+        return -(total + jacobian) / self.laid_out.values
+
+    def _sums(self, values: Float[Tensor, "N p"]) -> Float[Tensor, "B p"]:
+        return values.new_zeros(len(self.tasks), values.shape[1]).index_add(0, self.owner, values)
+
+    def judged(self, values: Float[Tensor, "B P"], loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """The evidence itself: two numbers are not learned by heart."""
+        return -loss
+
+    def select(self, which: Sequence[int]) -> _Warps:
+        """Some of them."""
+        return _Warps([self.warps[k] for k in which], [self.tasks[k] for k in which])
+
+
+class _Both(nn.Module):
+    """A warp and its slope, of the same values."""
+
+    def __init__(self, warp: Warp) -> None:
+        super().__init__()
+        self.warp = warp
+
+    def forward(self, y: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        return self.warp(y), self.warp.log_slope(y)

@@ -27,6 +27,7 @@ from metaprior.priors.networks import ACTIVATIONS, MadeFor, Network, NetworkOpti
 from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
 from metaprior.priors.prior import AtPoints, Prior
 from metaprior.priors.spec import CONFIGURATIONS, DTYPES, PriorSpec, make_prior
+from metaprior.priors.stack import Shape, Stack, stacked
 from metaprior.priors.tails import Degrees
 from metaprior.priors.warps import WARPS, Warp, make_warp
 
@@ -34,7 +35,7 @@ __all__ = [
     "ACTIVATIONS", "BASES", "CONFIGURATIONS", "DTYPES", "KERNELS", "MEANS", "WARPS", "AtPoints", "Basis", "BasisKernel",
     "BasisMean", "DeepKernel", "DeepMean", "DeepMeans", "DeepNoise", "Degrees", "EigenfunctionKernel", "FeatureKernel",
     "FixedMean", "FixedNoise", "FourierBasis", "HyperPrior", "InnerProduct", "LearnedNoise", "MadeFor", "Network",
-    "NetworkOptions", "PolynomialBasis", "Prior", "PriorSpec", "SplineBasis", "TensorBasis", "Warp", "described_basis",
-    "kernel_features", "kernel_matrix", "make_basis", "make_kernel", "make_mean", "make_prior", "make_warp",
-    "mean_values",
+    "NetworkOptions", "PolynomialBasis", "Prior", "PriorSpec", "Shape", "SplineBasis", "Stack", "TensorBasis", "Warp",
+    "described_basis", "kernel_features", "kernel_matrix", "make_basis", "make_kernel", "make_mean", "make_prior",
+    "make_warp", "mean_values", "stacked",
 ]  # fmt: skip

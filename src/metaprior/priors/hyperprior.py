@@ -34,7 +34,7 @@ class HyperPrior:
         self._networks = [module for module in prior.modules() if isinstance(module, Network)]
         of_networks = {id(one.parameter) for network in self._networks for one in network.standardised()}
         self.centres = []
-        for one in self._standardised():
+        for one in self.standardised():
             around_start = anchored or id(one.parameter) not in of_networks
             start = one.value.detach().clone()
             self.centres.append(start if around_start else torch.zeros_like(start))
@@ -42,12 +42,12 @@ class HyperPrior:
     def log_density(self) -> Float[Tensor, ""]:
         """`log p(ψ)` at the parameters as they are, up to a constant."""
         total = torch.zeros((), dtype=torch.float64)
-        for one, centre in zip(self._standardised(), self.centres, strict=True):
+        for one, centre in zip(self.standardised(), self.centres, strict=True):
             scaled = (one.value - centre) / (self.width * one.spread)
             total = total.to(one.value.device) - 0.5 * scaled.square().sum()
         return total
 
-    def _standardised(self) -> list[Standardised]:
+    def standardised(self) -> list[Standardised]:
         """The parameters that are learned, those of networks as for standardised inputs."""
         known = {id(one.parameter): one for network in self._networks for one in network.standardised()}
         return [known.get(id(parameter)) or _plain(parameter) for parameter in self._learned]

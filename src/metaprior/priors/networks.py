@@ -90,7 +90,7 @@ class Network(nn.Module):
         self._spreads: list[float] = []  # of weights and biases in turn
         for k, (fan_in, fan_out) in enumerate(pairwise(widths)):
             last = k == len(widths) - 2
-            linear = nn.utils.skip_init(nn.Linear, fan_in, fan_out, dtype=dtype, device=device)
+            linear = _linear(fan_in, fan_out, dtype, device)
             bound = _initialise(linear, 1.0 if last else gain or preserving, generator)
             self._spreads += [bound / math.sqrt(3.0)] * 2
             layers += [linear] if last else [linear, self.activation]
@@ -103,6 +103,11 @@ class Network(nn.Module):
         assert isinstance(first, nn.Linear)
         return first
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Its own precision."""
+        return self._first.weight.dtype
+
     def standardised(self) -> list[Standardised]:
         """Every parameter as for standardised inputs, wherever the first layer was moved to; gradients go through."""
         parameters = list(self.layers.parameters())
@@ -112,8 +117,17 @@ class Network(nn.Module):
         return [Standardised(*each) for each in zip(parameters, values, self._spreads, strict=True)]
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
-        out: Tensor = self.layers(x.to(self._first.weight.dtype))
+        out: Tensor = self.layers(x.to(self.dtype))
         return out.to(x.dtype)
+
+
+def _linear(inputs: int, outputs: int, dtype: torch.dtype, device: str) -> nn.Linear:
+    """A layer whose numbers are yet to be drawn. (`skip_init` imports a second's worth of torch for the same.)"""
+    linear = nn.Linear(inputs, outputs, dtype=dtype, device="meta")
+    if device != "meta":
+        linear.weight = nn.Parameter(torch.empty(outputs, inputs, dtype=dtype, device=device))
+        linear.bias = nn.Parameter(torch.empty(outputs, dtype=dtype, device=device))
+    return linear
 
 
 @torch.no_grad()

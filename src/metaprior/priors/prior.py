@@ -80,14 +80,20 @@ class Prior(nn.Module):
         self.kernel = kernel
         self.noise = noise if isinstance(noise, nn.Module) else FixedNoise(noise)
         self.degrees = degrees
+        for part in PARTS:
+            _in_float64(getattr(self, part))
+        self.let_learn(learn)
+
+    def let_learn(self, learn: Iterable[str]) -> None:
+        """Which of "mean", "kernel", "noise" may change from now on."""
         self.learn = tuple(learn)
         for part in self.learn:
             if part not in PARTS:
                 raise UnknownNameError("part of a prior", part, PARTS)
         for part in PARTS:
-            _in_float64(getattr(self, part)).requires_grad_(part in self.learn)
-        if degrees is not None:
-            degrees.requires_grad_("noise" in self.learn)
+            getattr(self, part).requires_grad_(part in self.learn)
+        if self.degrees is not None:
+            self.degrees.requires_grad_("noise" in self.learn)
 
     def at(self, x: Float[Tensor, "*n d"]) -> AtPoints:
         """Everything that is computed point by point: networks run here and nowhere else."""
@@ -142,10 +148,9 @@ class Prior(nn.Module):
         return own[0].detach() if own else torch.zeros((), dtype=torch.float64)
 
 
-def _in_float64(part: nn.Module) -> nn.Module:
+def _in_float64(part: nn.Module) -> None:
     """Parameters in float64, as the covariance algebra is; networks keep the precision they were made with."""
     networks = {id(p) for module in part.modules() if isinstance(module, Network) for p in module.parameters()}
     for values in (*part.parameters(), *part.buffers()):
         if id(values) not in networks and values.is_floating_point():
             values.data = values.data.double()
-    return part

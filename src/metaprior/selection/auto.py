@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,24 +15,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError, UnknownNameError
+from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of
-from metaprior.methods import METHODS, Combination, Entry, GPPerTask, add_methods, make_method, named_methods
+from metaprior.methods import METHODS, Combination, Entry, GPPerTask, add_methods, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.selection.stacking import combined_weights, cross_fitted
-from metaprior.selection.trying import Seen, Values, as_dict, combined, held_out_values, joined, try_on
-from metaprior.splits import Contexts, Fold, checked_contexts, default_contexts, k_folds, one_fold
-from metaprior.tasks import Tasks, TrainedOn, check_targets, resolution
-
-FOLDS = 5
-ENOUGH = 400
-"""From so many tasks on, one part held out says enough."""
-
-SHARE = 0.25
-"""Of the tasks, held out where there are enough."""
+from metaprior.selection.trials import ALONE, Plan, Trials, cost_of
+from metaprior.selection.trying import Seen, Values, combined, joined
+from metaprior.splits import Contexts, checked_contexts, default_contexts
+from metaprior.tasks import Tasks, TrainedOn, check_targets
 
 NEAREST = 50
 """Held-out contexts of the nearest sizes that a new one is compared with, at least."""
@@ -45,20 +37,21 @@ SIMPLER = 1.05
 NEAR = 0.2
 """Log density per value that a simpler rung may be behind at most, however wide the standard error of few tasks is."""
 
-ALONE = ", curves alone"
-"""After the name of a method that could use what is known of a task as a whole, where it is to leave that aside."""
-
 ENOUGH_TO_COMBINE = 10
 """Tasks below which the weights of a combination cannot be told."""
 
 
 class Tried(NamedTuple):
-    """A rung, its log density per held-out value with standard error over tasks, and how far it is from the best."""
+    """A rung, its log density per held-out value with standard error over tasks, and how far it is from the best.
+
+    A rung that was given up early was tried on some of the held-out tasks only.
+    """
 
     name: str
     density: Summary
     behind: Summary
     mse: float
+    seconds: float | None = None
 
 
 class Auto(KeptMethod):
@@ -74,14 +67,25 @@ class Auto(KeptMethod):
     method_: Any
 
     def __init__(
-        self, *, contexts: Contexts | None = None, rungs: Sequence[str] = (), seed: int = 0, progress: bool | str = True
+        self,
+        *,
+        contexts: Contexts | None = None,
+        rungs: Sequence[str] = (),
+        budget: float | None = None,
+        thorough: bool = False,
+        seed: int = 0,
+        progress: bool | str = True,
     ) -> None:
         known = named_methods(lambda one: one.rung)
         for name in rungs:
             if name not in known:
                 raise UnknownNameError("rung", name, known)
+        if budget is not None and not budget >= 0:
+            raise OptionError(
+                f"a budget of {budget:g} seconds: give 0 or more. With 0 the quick rungs alone are tried."
+            )
         self.contexts, self.rungs = checked_contexts(contexts), tuple(rungs)
-        self.seed, self.progress = seed, progress
+        self.budget, self.thorough, self.seed, self.progress = budget, thorough, seed, progress
 
     def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.
@@ -92,27 +96,19 @@ class Auto(KeptMethod):
             raise DataError("one task says nothing about others: give two or more, or choose mean and kernel.")
         check_targets(tasks)
         contexts, names = self.contexts or default_contexts(tasks, self.seed), self._names(tasks)
-        labels = list(contexts(tasks))
+        plan = Plan.of(tasks, self.seed, self.thorough)
+        trials = Trials(plan, contexts, names, self.seed, self.budget)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks, contexts))
-        seen, values, self.left_out_ = _resumed(file)
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
-        with progress_bar(label, len(names) + 1, show=bool(self.progress)) as advance:
-            for name in names:
-                if name not in seen and name not in self.left_out_:
-                    try:
-                        seen[name], values = self._try(name, tasks, contexts, labels)
-                    except MetapriorError as error:
-                        self.left_out_[name] = str(error)
-                    if file is not None:
-                        kept = {rung: as_dict(found) for rung, found in seen.items()}
-                        file.write({"seen": kept, "values": as_dict(values), "left_out": self.left_out_})
-                advance(name)
-            if values is None:
+        total = (len(plan.waves) + 1) * sum(map(cost_of, names))
+        with progress_bar(label, total, show=bool(self.progress), in_shares=True) as advance:
+            trials.run(file, advance)
+            self.left_out_ = trials.left_out
+            if not trials.seen:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
-            self._choose(seen, values, labels)
-            methods = [_fitted(name, tasks, self.seed) for name in self.chosen_]
+            self._choose(trials)
+            methods = [trials.fitted(name, tasks) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
-            advance("learning the choice")
         if file is not None:
             file.remove()
         self.fallback_ = GPPerTask().fit(tasks)
@@ -132,14 +128,10 @@ class Auto(KeptMethod):
         """
         return self.condition(context).plausibility
 
-    def _folds(self, count: int) -> list[Fold]:
-        """Which tasks to learn from, and which ones to judge by."""
-        return [one_fold(count, SHARE, self.seed)] if count >= ENOUGH else k_folds(count, FOLDS, self.seed)
-
     def _fingerprint(self, tasks: Tasks, contexts: Contexts) -> str:
         """Of everything that the rungs' scores depend on."""
         judged = [split.context for split in contexts(tasks).values()]
-        return fingerprint_of([tasks, *judged], self._names(tasks), self.seed)
+        return fingerprint_of([tasks, *judged], self._names(tasks), self.seed, self.thorough)
 
     def _names(self, tasks: Tasks) -> list[str]:
         """The rungs to try; where tasks have covariates, what takes them in is tried without them first."""
@@ -148,32 +140,12 @@ class Auto(KeptMethod):
             return list(names)
         return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
-    def _try(self, name: str, tasks: Tasks, contexts: Contexts, labels: Sequence[str]) -> tuple[Seen, Values]:
-        """What a rung says of every task, each time without having learned from it."""
-        ask = partial(held_out_values, contexts=contexts, steps=resolution(tasks), labels=labels)
-        parts: list[Seen] = []
-        rows: list[Values] = []
-        for fold in self._folds(len(tasks)):
-            seen, values = try_on(partial(_fitted, name), tasks, fold, self.seed, ask)
-            parts += seen
-            rows += [replace(part, task=fold.judge[part.task]) for part in values]
-        if not parts:
-            raise DataError("no held-out task has points to predict.")
-        return joined(Seen, parts), joined(Values, rows)
-
-    def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> None:
+    def _choose(self, trials: Trials) -> None:
+        seen, values = trials.complete(), trials.known(trials.done)
         per_task = {name: values.per_task(values.density(found)) for name, found in seen.items()}
         best = max(per_task, key=lambda name: float(per_task[name].mean()))
-        self.tried_ = [
-            Tried(
-                name,
-                summarise(found),
-                summarise(per_task[best] - found),
-                float(values.per_task((seen[name].mean - values.y).square()).mean()),
-            )
-            for name, found in per_task.items()
-        ]
-        simplest = _simplest(self.tried_, best)
+        self.tried_ = [_tried(name, best, trials) for name in trials.seen]
+        simplest = _simplest([one for one in self.tried_ if one.name in seen], best)
         self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         weights = dict(zip(seen, combined_weights(seen, values).tolist(), strict=True))
         stacked = {name: weight for name, weight in weights.items() if weight > 0}
@@ -186,7 +158,7 @@ class Auto(KeptMethod):
                 f"a combination gains {gain.mean:.3f} ± {gain.stderr:.3f} of log density per value over "
                 f"{simplest.name} alone, with weights from other held-out tasks than those it is judged on."
             )
-        self._calibrate(combined(seen, self.chosen_), values, labels)
+        self._calibrate(combined(seen, self.chosen_), values, trials.labels)
 
     def _calibrate(self, chosen: Seen, values: Values, labels: Sequence[str]) -> None:
         """How far the bounds of the choice must reach, how it then predicted, and which contexts are usual."""
@@ -205,10 +177,7 @@ class Auto(KeptMethod):
     def state(self) -> State:
         """The choice and its calibration, for a file."""
         self._check_fitted()
-        tried = [
-            {"name": one.name, "density": list(one.density), "behind": list(one.behind), "mse": one.mse}
-            for one in self.tried_
-        ]
+        tried = [one._asdict() | {"density": list(one.density), "behind": list(one.behind)} for one in self.tried_]
         structure = {
             "chosen": self.chosen_,
             "why": self.why_,
@@ -231,7 +200,7 @@ class Auto(KeptMethod):
         found.calibration_ = Calibration(tuple(float(value) for value in structure["reach"]))
         found.coverage_ = tuple(structure["coverage"])  # type: ignore[assignment]
         found.tried_ = [
-            Tried(one["name"], Summary(*one["density"]), Summary(*one["behind"]), one["mse"])
+            Tried(**one | {"density": Summary(*one["density"]), "behind": Summary(*one["behind"])})
             for one in structure["tried"]
         ]
         return found
@@ -269,10 +238,15 @@ class AutoConditional(CalibratedConditional):
         return found
 
 
-def _fitted(name: str, tasks: Tasks, seed: int) -> Any:
-    """A rung that has learned from these tasks."""
-    given = tasks.without_task_x() if name.endswith(ALONE) else tasks
-    return make_method(name.removesuffix(ALONE), given, seed).fit(given)
+def _tried(name: str, best: str, trials: Trials) -> Tried:
+    """How a rung has done, beside the best on the same tasks."""
+    waves = min(len(trials.seen[name]), len(trials.seen[best]))
+    values = trials.known(waves)
+    own, other = (joined(Seen, trials.seen[one][:waves]) for one in (name, best))
+    density = values.per_task(values.density(own))
+    behind = values.per_task(values.density(other)) - density
+    mse = float(values.per_task((own.mean - values.y).square()).mean())
+    return Tried(name, summarise(density), summarise(behind), mse, trials.seconds.get(name))
 
 
 def _simplest(tried: Sequence[Tried], best: str) -> Tried:
@@ -305,15 +279,6 @@ def _share_below(
         lower = (usual[close][None, :] < surprise[here][:, None]).sum(1)
         found[here] = (1 + lower).double() / (1 + int(close.sum()))
     return found
-
-
-def _resumed(file: Checkpoint | None) -> tuple[dict[str, Seen], Values | None, dict[str, str]]:
-    """What an earlier run has tried."""
-    kept = None if file is None else file.read()
-    if kept is None:
-        return {}, None, {}
-    seen = {name: Seen(**found) for name, found in kept["seen"].items()}
-    return seen, Values(**kept["values"]) if kept["values"] else None, dict(kept["left_out"])
 
 
 def _inside(cdf: Float[Tensor, " N"], level: int) -> Float[Tensor, " N"]:

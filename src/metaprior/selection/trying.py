@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import torch
@@ -77,6 +77,10 @@ class Values:
         rows = {one.name: getattr(self, one.name)[which] for one in fields(self) if one.name != "known"}
         return Values(**rows, known=self.known)
 
+    def moved(self, places: Int[Tensor, " j"]) -> Values:
+        """The same, of tasks that have other places."""
+        return replace(self, task=places[self.task])
+
     def density(self, seen: Seen) -> Float[Tensor, " N"]:
         """Log density of the values as they were recorded: the one number that methods are ranked by."""
         return rounded_density(seen.density, seen.below, seen.above, self.step)
@@ -108,26 +112,33 @@ def combined(seen: Mapping[str, Seen], weights: Mapping[str, float]) -> Seen:
 def held_out_values(
     method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
 ) -> tuple[list[Seen], list[Values]]:
-    """What a method says of the tasks, in every setting; values know their task by its place among these."""
+    """What a method says of the tasks, in every setting; values know their task by its place among these.
+
+    All settings are asked at once: of many small questions, asking takes longer than answering.
+    """
+    splits = contexts.where_possible(tasks)
+    if not splits:
+        return [], []
     place = {name: i for i, name in enumerate(tasks.ids)}
-    seen, values = [], []
-    for label, (context, target) in contexts.where_possible(tasks).items():
-        conditional = method.condition(context)
-        posterior, y = conditional.at(target), target.y
-        density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
-        if not bool(density.isfinite().all()):
-            raise DataError("a held-out value is impossible under it.")
-        below, above = (posterior.cdf(y - steps / 2), posterior.cdf(y + steps / 2)) if bool(steps.any()) else (cdf, cdf)
-        evidence = torch.full((len(context),), torch.nan, dtype=torch.float64)
-        if conditional.evidence is not None:
-            evidence = conditional.evidence.total.detach()
-        seen.append(Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence))))
-        owner = torch.tensor([place[name] for name in target.ids])[target.task_of_row].repeat_interleave(target.p)
-        share = (1 / target.sizes.double() / target.p)[target.task_of_row].repeat_interleave(target.p)
-        setting = torch.full_like(owner, labels.index(label))
-        step = steps.expand_as(y).flatten()
-        values.append(Values(owner, share, y.flatten(), step, context.sizes * context.p, setting))
-    return seen, values
+    context = Tasks.one_after_another([split.context for split in splits.values()])
+    target = Tasks.one_after_another([split.target for split in splits.values()])
+    conditional = method.condition(context)
+    posterior, y = conditional.at(target), target.y
+    density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
+    if not bool(density.isfinite().all()):
+        raise DataError("a held-out value is impossible under it.")
+    below, above = (posterior.cdf(y - steps / 2), posterior.cdf(y + steps / 2)) if bool(steps.any()) else (cdf, cdf)
+    evidence = torch.full((len(context),), torch.nan, dtype=torch.float64)
+    if conditional.evidence is not None:
+        evidence = conditional.evidence.total.detach()
+    seen = Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence)))
+    settings = torch.tensor([labels.index(label) for label, split in splits.items() for _ in split.target.ids])
+    owner, setting, share = (
+        part[target.task_of_row].repeat_interleave(target.p)
+        for part in (torch.tensor([place[name] for name in target.ids]), settings, 1 / target.sizes.double() / target.p)
+    )
+    step = steps.expand_as(y).flatten()
+    return [seen], [Values(owner, share, y.flatten(), step, context.sizes * context.p, setting)]
 
 
 def joined(record: type[Any], parts: Sequence[Any]) -> Any:

@@ -11,6 +11,8 @@ from metaprior.tasks.batches import (
     SharedInputs,
     batches,
     buckets,
+    distinct_rows,
+    groups_of_inputs,
     on_one_grid,
     pad,
     padded,
@@ -26,6 +28,7 @@ from metaprior.tasks.trained_on import TrainedOn, as_written
 __all__ = [
     "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
     "Padded", "Scaler", "SharedInputs", "Task", "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets",
-    "check_known", "check_targets", "check_task_x", "holds_dates", "holds_times", "in_days", "offsets_of",
-    "on_one_grid", "pad", "padded", "resolution", "rounding_variance", "task_columns", "task_ids", "with_dates",
+    "check_known", "check_targets", "check_task_x", "distinct_rows", "groups_of_inputs", "holds_dates", "holds_times",
+    "in_days", "offsets_of", "on_one_grid", "pad", "padded", "resolution", "rounding_variance", "task_columns",
+    "task_ids", "with_dates",
 ]  # fmt: skip

@@ -41,7 +41,7 @@ class Inputs:
 
     @staticmethod
     def of(x: Float[Tensor, "b n d"]) -> Inputs:
-        distinct, index = _distinct_rows(x.reshape(-1, x.shape[-1]))
+        distinct, index = distinct_rows(x.reshape(-1, x.shape[-1]))
         return Inputs(distinct, index.reshape(x.shape[:-1]))
 
     def to(self, like: Tensor) -> Inputs:
@@ -116,7 +116,7 @@ def _share_distinct(laid_out: list[Batch]) -> list[Batch]:
     if len(laid_out) < 2:
         return laid_out
     parts = [batch.inputs.distinct for batch in laid_out]
-    distinct, which = _distinct_rows(torch.cat(parts))
+    distinct, which = distinct_rows(torch.cat(parts))
     ends = torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
     common = []
     for batch, end, part in zip(laid_out, ends, parts, strict=True):
@@ -172,6 +172,16 @@ def on_one_grid(tasks: Tasks) -> bool:
     return all(bool((part == tasks.x[:n]).all()) for part in parts)
 
 
+def groups_of_inputs(tasks: Tasks) -> list[Int[Tensor, "c n"]]:
+    """The rows of tasks that have the same inputs, in one common order; of every task that has its own, its rows."""
+    if on_one_grid(tasks):
+        return [torch.arange(len(tasks.x)).view(len(tasks), -1)]
+    shared, rest = _groups(tasks)
+    offsets = tasks.offsets.tolist()
+    alone = [torch.arange(offsets[i], offsets[i + 1])[None] for i in rest.tolist()]
+    return [*(rows for _, rows in shared), *alone]
+
+
 def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"]]:
     """Tasks with identical inputs, as (members [c], their rows in one common order [c, n]), and the rest."""
     rows = _rows_by_x(tasks)
@@ -199,11 +209,11 @@ def _rows_by_x(tasks: Tasks) -> Int[Tensor, " N"] | None:
         in_order = (key[:-1] < key[1:]) | ((key[:-1] == key[1:]) & in_order)
     if bool(in_order.all()):
         return None
-    distinct, rank = _distinct_rows(tasks.x)
+    distinct, rank = distinct_rows(tasks.x)
     return (tasks.task_of_row * len(distinct) + rank).argsort(stable=True)
 
 
-def _distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], Int[Tensor, " N"]]:
+def distinct_rows(values: Float[Tensor, "N k"]) -> tuple[Float[Tensor, "u k"], Int[Tensor, " N"]]:
     """The distinct rows in lexicographic order and, for each row, which of them it is."""
     if len(values) == 0:
         return values, torch.zeros(0, dtype=torch.int64)

@@ -143,6 +143,20 @@ class Tasks:
         x = points.repeat(len(self), 1)
         return replace(self, x=x, y=x[:, :0], offsets=offsets_of(sizes), notes=(), covariates=None)
 
+    @staticmethod
+    def one_after_another(parts: Sequence[Tasks]) -> Tasks:
+        """The tasks of several sets of one form, of which some may be the same."""
+        first = parts[0]
+        about = None if first.covariates is None else torch.cat([part.covariates for part in parts])  # type: ignore[misc]
+        return replace(
+            first,
+            x=torch.cat([part.x for part in parts]),
+            y=torch.cat([part.y for part in parts]),
+            offsets=offsets_of(torch.cat([part.sizes for part in parts])),
+            ids=tuple(name for part in parts for name in part.ids),
+            covariates=about,
+        )
+
     def with_task_x(self, columns: Mapping[str, Sequence[Any]], known: Sequence[Covariate] = ()) -> Tasks:
         """The same tasks with what is known of each as a whole: a value per task in each column, numbers or text.
 

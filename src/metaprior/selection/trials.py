@@ -1,0 +1,239 @@
+"""Trying rungs on tasks that they have not seen: together where they are small, and no longer than it matters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metaprior.errors import DataError, MetapriorError
+from metaprior.inference import KeptMethod
+from metaprior.learning import Checkpoint
+from metaprior.methods import METHODS, Warped, learned_warps, make_method
+from metaprior.priors import Warp
+from metaprior.scoring import Summary, summarise
+from metaprior.selection.trying import Seen, Values, as_dict, held_out_values, joined
+from metaprior.splits import Contexts, Fold, k_folds, some_of
+from metaprior.tasks import Tasks, resolution
+
+RANKED = 600
+"""Tasks that rungs are ranked on, where there are more: what is chosen learns from all of them."""
+
+FOLDS, FEWER, MANY = 5, 4, 400
+"""Parts that tasks are held out in, one after the other, and from how many tasks on there are fewer parts."""
+
+SMALL = 1_500
+"""Rows up to which all folds, and all tasks together, are learned at once: there it is calls that cost, not numbers."""
+
+JUDGED = 100
+"""Held-out tasks that say enough, if the rungs that are left differ by more than their standard error."""
+
+LEAST = 10
+"""Held-out tasks without which no rung is given up."""
+
+HOPELESS = 0.1
+"""Log density per value that a rung is surely behind when it is given up, unless its error is the least."""
+
+MATTERS = 0.02
+"""Log density per value below which it does not matter which of two rungs is better."""
+
+ALONE = ", curves alone"
+"""After the name of a method that could use what is known of a task as a whole, where it is to leave that aside."""
+
+
+class Plan(NamedTuple):
+    """How rungs are tried: on which tasks, held out in which folds, wave by wave."""
+
+    tasks: Tasks
+    waves: tuple[tuple[Fold, ...], ...]
+    whole: bool  # whether all tasks are learned from on the way
+    racing: bool  # whether rungs are given up, and waves left out
+
+    @staticmethod
+    def of(tasks: Tasks, seed: int, thorough: bool) -> Plan:
+        """For these tasks. thorough: every rung on every fold of all tasks, however long that takes."""
+        some = tasks if thorough else some_of(tasks, RANKED, seed)
+        folds = tuple(k_folds(len(some), FEWER if len(some) >= MANY else FOLDS, seed))
+        small = len(some.x) <= SMALL
+        waves = (folds,) if small else tuple((fold,) for fold in folds)
+        return Plan(some, waves, small and len(some) == len(tasks), not thorough)
+
+
+@dataclass(eq=False)
+class Trials:
+    """What each rung said of held-out tasks, a part for each wave; how long it took; what went wrong.
+
+    budget: seconds after which no rung is tried any more but the quick ones.
+    """
+
+    plan: Plan
+    contexts: Contexts
+    names: Sequence[str]
+    seed: int = 0
+    budget: float | None = None
+    seen: dict[str, list[Seen]] = field(default_factory=dict)
+    values: list[Values] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    learned: dict[str, KeptMethod] = field(default_factory=dict)
+    warps: dict[tuple[str, int], list[Warp]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.labels = list(self.contexts(self.plan.tasks))
+        self.began = time.perf_counter()
+
+    def run(self, file: Checkpoint | None, advance: Callable[[str, int], None]) -> None:
+        """Try the rungs, wave by wave, as long as it can matter; what is known already is not tried again."""
+        self._resume(file)
+        waves = len(self.plan.waves)
+        for wave in range(waves):
+            for name in self.running(wave):
+                if len(self.seen.get(name, ())) <= wave and self._in_time(name):
+                    self._try(name, wave)
+                    if file is not None:
+                        file.write(self._kept())
+                advance(name, cost_of(name))
+            if self.plan.racing and self._decided(wave):
+                break
+
+    @property
+    def done(self) -> int:
+        """Waves that the rungs which are left have in common; of those that a budget cut short, as many as one has."""
+        counts = [len(self.seen.get(name, ())) for name in self.running(len(self.values) - 1)]
+        return min((count for count in counts if count), default=0)
+
+    def running(self, wave: int) -> list[str]:
+        """The rungs that are up for a wave: neither failed nor given up before it."""
+        left = [name for name in self.names if name not in self.left_out]
+        if not self.plan.racing:
+            return left
+        for before in range(1, wave + 1):
+            left = self._worth_it(left, before)
+        return left
+
+    def complete(self) -> dict[str, Seen]:
+        """What the rungs that are left said of all held-out tasks of the waves that are done."""
+        done = self.done
+        left = [name for name in self.running(done) if len(self.seen.get(name, ())) >= done > 0]
+        return {name: joined(Seen, self.seen[name][:done]) for name in left}
+
+    def known(self, waves: int) -> Values:
+        """The held-out values of the first so many waves."""
+        found: Values = joined(Values, self.values[:waves])
+        return found
+
+    def fitted(self, name: str, tasks: Tasks) -> KeptMethod:
+        """A rung that has learned from all tasks."""
+        if name not in self.learned:
+            (self.learned[name],) = self._fit(name, [tasks], wave=-1)
+        return self.learned[name]
+
+    def _in_time(self, name: str) -> bool:
+        rung = METHODS[name.removesuffix(ALONE)]
+        return rung.quick or self.budget is None or time.perf_counter() - self.began < self.budget
+
+    def _try(self, name: str, wave: int) -> None:
+        """What a rung says of tasks that are held out, having learned from the others."""
+        began, tasks, folds = time.perf_counter(), self.plan.tasks, self.plan.waves[wave]
+        ask = partial(held_out_values, contexts=self.contexts, steps=resolution(tasks), labels=self.labels)
+        try:
+            given = [tasks.select(fold.train) for fold in folds]
+            methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
+            parts, rows = [], []
+            for fold, method in zip(folds, methods, strict=False):
+                seen, values = ask(method, tasks.select(fold.judge))
+                parts += seen
+                rows += [values_of.moved(fold.judge) for values_of in values]
+            if not parts:
+                raise DataError("no held-out task has points to predict.")
+        except MetapriorError as error:
+            self.left_out[name] = str(error)
+            return
+        self.seen.setdefault(name, []).append(joined(Seen, parts))
+        if len(self.values) <= wave:
+            self.values.append(joined(Values, rows))
+        if self.plan.whole:
+            self.learned[name] = methods[-1]
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def _fit(self, name: str, tasks: Sequence[Tasks], wave: int) -> list[KeptMethod]:
+        """A rung that has learned from each of several sets of tasks."""
+        given = [own.without_task_x() for own in tasks] if name.endswith(ALONE) else list(tasks)
+        methods = [make_method(name.removesuffix(ALONE), own, self.seed) for own in given]
+        first = methods[0]
+        if isinstance(first, Warped):
+            warps = self.warps.get((first.warp, wave)) or learned_warps(first.warp, given, [self.seed] * len(given))
+            self.warps[first.warp, wave] = warps
+            Warped.fit_many(methods, given, warps)  # type: ignore[arg-type]
+        else:
+            type(first).fit_many(methods, given)
+        return methods
+
+    def _worth_it(self, names: Sequence[str], waves: int) -> list[str]:
+        """Of these rungs, those that the first waves leave a chance."""
+        tried = [name for name in names if len(self.seen.get(name, ())) >= waves]
+        if not tried:
+            return list(names)
+        values = self.known(waves)
+        scores = {name: self._scores(name, waves, values) for name in tried}
+        best = max(tried, key=lambda name: float(scores[name][0].mean()))
+        if len(scores[best][0]) < LEAST:
+            return list(names)
+        least = min(float(error.mean()) for _, error in scores.values())
+        left = []
+        for name in names:
+            if name in scores:
+                behind = summarise(scores[best][0] - scores[name][0])
+                surely = behind.mean - 2 * (behind.stderr or 0.0)
+                if surely > HOPELESS and float(scores[name][1].mean()) > least:
+                    continue
+            left.append(name)
+        return left
+
+    def _decided(self, wave: int) -> bool:
+        """Whether more held-out tasks would hardly change the choice."""
+        names = [name for name in self.running(wave + 1) if len(self.seen.get(name, ())) > wave]
+        if not names:
+            return True
+        values = self.known(wave + 1)
+        scores = {name: self._scores(name, wave + 1, values)[0] for name in names}
+        best = max(names, key=lambda name: float(scores[name].mean()))
+        if len(scores[best]) < JUDGED:
+            return len(names) == 1 and len(scores[best]) >= LEAST
+        return not any(_open(summarise(scores[best] - scores[name])) for name in names if name != best)
+
+    def _scores(self, name: str, waves: int, values: Values) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+        """Log density and squared error of each task."""
+        seen: Seen = joined(Seen, self.seen[name][:waves])
+        return values.per_task(values.density(seen)), values.per_task((seen.mean - values.y).square())
+
+    def _kept(self) -> dict[str, Any]:
+        return {
+            "seen": {name: [as_dict(part) for part in parts] for name, parts in self.seen.items()},
+            "values": [as_dict(part) for part in self.values],
+            "left_out": self.left_out,
+            "seconds": self.seconds,
+        }
+
+    def _resume(self, file: Checkpoint | None) -> None:
+        """What an earlier run has tried."""
+        kept = None if file is None else file.read()
+        if kept is not None:
+            self.seen = {name: [Seen(**part) for part in parts] for name, parts in kept["seen"].items()}
+            self.values = [Values(**part) for part in kept["values"]]
+            self.left_out, self.seconds = dict(kept["left_out"]), dict(kept["seconds"])
+
+
+def _open(behind: Summary) -> bool:
+    """Whether a rung may be as good as the best, or not, and it matters."""
+    return MATTERS < behind.mean < (behind.stderr or 0.0)
+
+
+def cost_of(name: str) -> int:
+    """How long a rung takes, beside others."""
+    return METHODS[name.removesuffix(ALONE)].cost
