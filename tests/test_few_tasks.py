@@ -240,9 +240,12 @@ def test_one_member_is_the_prior_itself():
 def test_perturbed_tasks_differ_by_draws_of_the_covariance():
     tasks = waves(300, n=4)
     gp = LearnedPrior("zero", "rbf", progress=False, max_epochs=20).fit(tasks)
-    added = (_perturbed(gp, tasks, seed=0).y - tasks.y).view(300, 4)
+    scaled = gp.scaler_.scale(tasks)
+    added = (_perturbed(gp.prior_, scaled, seed=0).y - scaled.y).view(300, 4)
     blank = Tasks.empty(["one"], 1, 1)
-    expected = gp.predict(blank, Tasks.from_inputs([tasks[0].x], ["one"])).covariances()[0][0]
+    expected = (
+        gp.predict(blank, Tasks.from_inputs([tasks[0].x], ["one"])).covariances()[0][0] / gp.scaler_.y_scale.square()
+    )
     assert float((torch.cov(added.T) - expected).abs().max()) < 0.2 * float(expected.max())
 
 

@@ -106,7 +106,8 @@ class Auto(KeptMethod):
             self.left_out_ = trials.left_out
             if not trials.seen:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
-            self._choose(trials)
+            self._choose(trials.complete(), trials.known(trials.done), trials.labels)
+            self.tried_ = _all_tried(trials, self.tried_)
             methods = [trials.fitted(name, tasks) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
         if file is not None:
@@ -140,12 +141,11 @@ class Auto(KeptMethod):
             return list(names)
         return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
-    def _choose(self, trials: Trials) -> None:
-        seen, values = trials.complete(), trials.known(trials.done)
+    def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> None:
         per_task = {name: values.per_task(values.density(found)) for name, found in seen.items()}
         best = max(per_task, key=lambda name: float(per_task[name].mean()))
-        self.tried_ = [_tried(name, best, trials) for name in trials.seen]
-        simplest = _simplest([one for one in self.tried_ if one.name in seen], best)
+        self.tried_ = [_tried(name, found, seen[best], values) for name, found in seen.items()]
+        simplest = _simplest(self.tried_, best)
         self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         weights = dict(zip(seen, combined_weights(seen, values).tolist(), strict=True))
         stacked = {name: weight for name, weight in weights.items() if weight > 0}
@@ -158,7 +158,7 @@ class Auto(KeptMethod):
                 f"a combination gains {gain.mean:.3f} ± {gain.stderr:.3f} of log density per value over "
                 f"{simplest.name} alone, with weights from other held-out tasks than those it is judged on."
             )
-        self._calibrate(combined(seen, self.chosen_), values, trials.labels)
+        self._calibrate(combined(seen, self.chosen_), values, labels)
 
     def _calibrate(self, chosen: Seen, values: Values, labels: Sequence[str]) -> None:
         """How far the bounds of the choice must reach, how it then predicted, and which contexts are usual."""
@@ -238,15 +238,23 @@ class AutoConditional(CalibratedConditional):
         return found
 
 
-def _tried(name: str, best: str, trials: Trials) -> Tried:
+def _tried(name: str, own: Seen, best: Seen, values: Values, seconds: float | None = None) -> Tried:
     """How a rung has done, beside the best on the same tasks."""
-    waves = min(len(trials.seen[name]), len(trials.seen[best]))
-    values = trials.known(waves)
-    own, other = (joined(Seen, trials.seen[one][:waves]) for one in (name, best))
     density = values.per_task(values.density(own))
-    behind = values.per_task(values.density(other)) - density
+    behind = values.per_task(values.density(best)) - density
     mse = float(values.per_task((own.mean - values.y).square()).mean())
-    return Tried(name, summarise(density), summarise(behind), mse, trials.seconds.get(name))
+    return Tried(name, summarise(density), summarise(behind), mse, seconds)
+
+
+def _all_tried(trials: Trials, complete: Sequence[Tried]) -> list[Tried]:
+    """Those that were given up as well, on the tasks that they were tried on."""
+    best = max(complete, key=lambda one: one.density.mean).name
+    found = []
+    for name, parts in trials.seen.items():
+        waves = min(len(parts), trials.done)
+        own, other = (joined(Seen, trials.seen[one][:waves]) for one in (name, best))
+        found.append(_tried(name, own, other, trials.known(waves), trials.seconds[name]))
+    return found
 
 
 def _simplest(tried: Sequence[Tried], best: str) -> Tried:

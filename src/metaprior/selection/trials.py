@@ -145,10 +145,11 @@ class Trials:
             given = [tasks.select(fold.train) for fold in folds]
             methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
             parts, rows = [], []
-            for fold, method in zip(folds, methods, strict=False):
-                seen, values = ask(method, tasks.select(fold.judge))
-                parts += seen
-                rows += [values_of.moved(fold.judge) for values_of in values]
+            for fold, method in zip(folds, methods, strict=False):  # the last one may have learned from all tasks
+                said = ask(method, tasks.select(fold.judge))
+                if said is not None:
+                    parts.append(said[0])
+                    rows.append(said[1].moved(fold.judge))
             if not parts:
                 raise DataError("no held-out task has points to predict.")
         except MetapriorError as error:

@@ -111,14 +111,14 @@ def combined(seen: Mapping[str, Seen], weights: Mapping[str, float]) -> Seen:
 
 def held_out_values(
     method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
-) -> tuple[list[Seen], list[Values]]:
+) -> tuple[Seen, Values] | None:
     """What a method says of the tasks, in every setting; values know their task by its place among these.
 
     All settings are asked at once: of many small questions, asking takes longer than answering.
     """
     splits = contexts.where_possible(tasks)
     if not splits:
-        return [], []
+        return None
     place = {name: i for i, name in enumerate(tasks.ids)}
     context = Tasks.one_after_another([split.context for split in splits.values()])
     target = Tasks.one_after_another([split.target for split in splits.values()])
@@ -138,7 +138,7 @@ def held_out_values(
         for part in (torch.tensor([place[name] for name in target.ids]), settings, 1 / target.sizes.double() / target.p)
     )
     step = steps.expand_as(y).flatten()
-    return [seen], [Values(owner, share, y.flatten(), step, context.sizes * context.p, setting)]
+    return seen, Values(owner, share, y.flatten(), step, context.sizes * context.p, setting)
 
 
 def joined(record: type[Any], parts: Sequence[Any]) -> Any:
