@@ -24,7 +24,8 @@ MOST, PATIENCE, FOLDS = 300, 30, 3
 
 def fit(train: Sequence[Pair]) -> Predict:
     units = Units.of(train)
-    x, y, task = _rows(units.scaled(train))
+    longest = sorted(train, key=lambda pair: -len(pair[1]))  # it takes a first range from the first cluster's distances
+    x, y, task = _rows(units.scaled(longest))
     tried = gpboost.grid_search_tune_parameters(
         param_grid=GRID,
         params=TREES,
