@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 
 import torch
-from auto_tables import FOLDS, SIZES, TABLES  # type: ignore[import-not-found]
 from pyarrow import csv
 
+from auto_tables import FOLDS, SIZES, TABLES
 from metaprior import LearnedPrior, Tasks, paired_difference
 from metaprior.learning import OBJECTIVES
 from metaprior.scoring import evaluate
