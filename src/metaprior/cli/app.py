@@ -24,6 +24,7 @@ from metaprior.methods import named_methods
 from metaprior.model import MetaGP
 from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
+from metaprior.selection import Auto
 from metaprior.tasks import Tasks
 
 app = typer.Typer(
@@ -129,7 +130,16 @@ def fit(
     from_model: Annotated[
         str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from where a stopped run was.")] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Seconds for trying priors; the quick ones are always tried. With 0, these alone."),
+    ] = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Try every prior on every fold of all tasks, however long it takes.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from where a stopped run was; with --budget 0, choose from it.")
+    ] = False,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of learning.")] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
@@ -148,17 +158,19 @@ def fit(
     if start is not None:
         columns = columns_of_start(columns, start)
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
-    gp = _model(tasks, mean, kernel, start, epochs, device, seed, screen)
+    effort = {"budget": budget, "thorough": thorough}
+    gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
 
 
 def _model(
     tasks: Tasks, mean: str | None, kernel: str | None, start: MetaGP | None, epochs: int | None, device: str,
-    seed: int, screen: Screen,
+    effort: dict[str, Any], seed: int, screen: Screen,
 ) -> MetaGP:  # fmt: skip
     """What `fit` learns: a prior of the structure that was asked for, or the one that suits the tasks."""
     if epochs is not None and epochs < 1:
         raise OptionError(f"--epochs {epochs}: give 1 or more.")
+    Auto(**effort)  # a budget below 0 is told whatever is learned
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
     chosen = mean is None and kernel is None and start is None and len(tasks) > 1 and not one_row
@@ -166,7 +178,9 @@ def _model(
     if chosen and asked:
         screen.say(f"note: {' and '.join(asked)}: of one prior, so mean and kernel are deep and nothing is chosen.")
     elif chosen:
-        return MetaGP(**options | {"progress": False if screen.quiet else "choosing a prior"})
+        return MetaGP(**options | effort | {"progress": False if screen.quiet else "choosing a prior"})
+    if effort["budget"] is not None or effort["thorough"]:
+        screen.say("note: --budget and --thorough are of choosing a prior, and here nothing is chosen.")
     options |= {"max_epochs": epochs, "device": device}
     if one_row:
         screen.say(

@@ -73,7 +73,7 @@ def _roles(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Rol
 
 def _tell_choice(auto: Auto, screen: Screen) -> None:
     """What was tried, what was chosen and why, and what recalibration has done."""
-    table = Table("prior", "log density per value", "behind the best", "MSE", "weight", title_justify="left")
+    table = Table("prior", "log density per value", "behind the best", "MSE", "seconds", "weight", title_justify="left")
     for one in auto.tried_:
         weight = auto.chosen_.get(one.name)
         table.add_row(
@@ -81,9 +81,13 @@ def _tell_choice(auto: Auto, screen: Screen) -> None:
             figure_text(one.density._asdict()),
             figure_text(one.behind._asdict()) if one.behind.mean else "",
             f"{one.mse:.4g}",
+            f"{one.seconds:.1f}" if one.seconds is not None else "",
             f"{weight:.2f}" if weight else "",
         )
     screen.show(table)
+    most = max(one.density.tasks for one in auto.tried_)
+    if early := [one.name for one in auto.tried_ if one.density.tasks < most]:
+        screen.say(f"given up early, on fewer held-out tasks than the {most} of the others: {', '.join(early)}")
     for name, why in auto.left_out_.items():
         screen.say(f"left out: {name} ({why})")
     screen.say(f"chosen: {' + '.join(auto.chosen_)}, because {auto.why_}")

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference import StackedTasks, check_fits, stacked_evidence
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
+from metaprior.learning.lbfgs import Ended, learn_together
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
 from metaprior.learning.spec import TrainingSpec
 from metaprior.learning.threads import threads_for
-from metaprior.learning.together import Ended, learn_together
 from metaprior.learning.updates import Updates, make_updates
 from metaprior.options import divided, states
 from metaprior.priors import HyperPrior, Prior, Stack, stacked

@@ -58,13 +58,17 @@ class Auto(KeptMethod):
     """The prior that suits the tasks, chosen on held-out ones.
 
     contexts: how it will be asked; by default from a few random points and from the first few.
-    rungs: names of methods; by default all that suit the number of tasks. After `fit`: `method_`, `chosen_` (rungs
+    rungs: names of methods; by default all that suit the number of tasks. budget: seconds after which no more rungs are
+    tried; the quick ones are in any case. thorough: all rungs on all tasks, however many there are: nothing is given up
+    early, or ranked on a sample. After `fit`: `method_`, `chosen_` (rungs
     and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
     """
 
     saved_as = "auto"
     fitted_as = "method_"
     method_: Any
+    chosen_: dict[str, float]
+    tried_: list[Tried]
 
     def __init__(
         self,
@@ -108,6 +112,8 @@ class Auto(KeptMethod):
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
             self._choose(trials.complete(), trials.known(trials.done), trials.labels)
             self.tried_ = _all_tried(trials, self.tried_)
+            untried = [name for name in names if name not in trials.seen and name not in self.left_out_]
+            self.left_out_ |= dict.fromkeys(untried, "not tried: the time was up")
             methods = [trials.fitted(name, tasks) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
         if file is not None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError
 from metaprior.inference import KeptMethod
-from metaprior.learning import Checkpoint
+from metaprior.learning import Checkpoint, threads_for
 from metaprior.methods import METHODS, Warped, learned_warps, make_method
 from metaprior.priors import Warp
 from metaprior.scoring import Summary, summarise
@@ -29,6 +29,9 @@ FOLDS, FEWER, MANY = 5, 4, 400
 
 SMALL = 1_500
 """Rows up to which all folds, and all tasks together, are learned at once: there it is calls that cost, not numbers."""
+
+ENTRIES = 30
+"""Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
 JUDGED = 100
 """Held-out tasks that say enough, if the rungs that are left differ by more than their standard error."""
@@ -68,7 +71,7 @@ class Plan(NamedTuple):
 class Trials:
     """What each rung said of held-out tasks, a part for each wave; how long it took; what went wrong.
 
-    budget: seconds after which no rung is tried any more but the quick ones.
+    budget: seconds after which no rung is tried any more, but for the quick ones where nothing has been tried before.
     """
 
     plan: Plan
@@ -85,7 +88,7 @@ class Trials:
 
     def __post_init__(self) -> None:
         self.labels = list(self.contexts(self.plan.tasks))
-        self.began = time.perf_counter()
+        self.began, self.resumed = time.perf_counter(), False
 
     def run(self, file: Checkpoint | None, advance: Callable[[str, int], None]) -> None:
         """Try the rungs, wave by wave, as long as it can matter; what is known already is not tried again."""
@@ -93,8 +96,9 @@ class Trials:
         waves = len(self.plan.waves)
         for wave in range(waves):
             for name in self.running(wave):
-                if len(self.seen.get(name, ())) <= wave and self._in_time(name):
-                    self._try(name, wave)
+                if len(self.seen.get(name, ())) <= wave and self._in_time(name, wave):
+                    with threads_for(ENTRIES * len(self.plan.tasks.x)):
+                        self._try(name, wave)
                     if file is not None:
                         file.write(self._kept())
                 advance(name, cost_of(name))
@@ -133,9 +137,11 @@ class Trials:
             (self.learned[name],) = self._fit(name, [tasks], wave=-1)
         return self.learned[name]
 
-    def _in_time(self, name: str) -> bool:
-        rung = METHODS[name.removesuffix(ALONE)]
-        return rung.quick or self.budget is None or time.perf_counter() - self.began < self.budget
+    def _in_time(self, name: str, wave: int) -> bool:
+        """Whether there is time to try a rung: for the first wave of the quick ones always, if nothing is known yet."""
+        if self.budget is None or time.perf_counter() - self.began < self.budget:
+            return True
+        return METHODS[name.removesuffix(ALONE)].quick and wave == 0 and not self.resumed
 
     def _try(self, name: str, wave: int) -> None:
         """What a rung says of tasks that are held out, having learned from the others."""
@@ -228,6 +234,7 @@ class Trials:
             self.seen = {name: [Seen(**part) for part in parts] for name, parts in kept["seen"].items()}
             self.values = [Values(**part) for part in kept["values"]]
             self.left_out, self.seconds = dict(kept["left_out"]), dict(kept["seconds"])
+            self.resumed = bool(self.seen)
 
 
 def _open(behind: Summary) -> bool:
