@@ -176,7 +176,7 @@ def _in_two(
     for at in torch.arange(o if o > 1 else i).tensor_split(2):
         half = stack.tables(at) if o > 1 else stack.models(int(at[0]), int(at[-1]) + 1)
         began, least = Models(*(part.index_select(along, at) for part in start)), floor[at] if o > 1 else floor
-        found.append(fit_together(half, began, floor=least, tolerance=tolerance, max_steps=max_steps))
+        found.append(fit_together(half, began, floor=least, tolerance=tolerance, max_steps=max_steps, leap=leap))
     models = Models(*(torch.cat(part, along) for part in zip(*(one.models for one in found), strict=True)))
     steps = max(len(one.evidence) for one in found)
     traces = [pad(one.evidence, (0, 0, 0, 0, 0, steps - len(one.evidence)), value=torch.nan) for one in found]

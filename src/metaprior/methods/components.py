@@ -88,6 +88,10 @@ class _Climb:
         self.search, self.basis, self.ranks = search, basis, search.ranks(basis.size)
         self.best, self.since_best, self.open = -math.inf, 0, bool(self.ranks)
 
+    def beside(self) -> Hashable:
+        """What climbs must have in common to go together."""
+        return _shape(self.search.curves, self.basis), len(self.search.curves.learn), self.search.rank
+
     def take(self, rank: int, evidence: float) -> None:
         """What a rank has brought."""
         search = self.search
@@ -112,7 +116,7 @@ def choose(searches: Sequence[Search], advance: Advance) -> None:
     """Bring all searches to their end, those in bases of one size together."""
     while waiting := [search for search in searches if search.open]:
         climbs = [_Climb(search, search.basis(search.sizes[search.done])) for search in waiting]
-        for group in _alike(climbs, lambda one: (_shape(one.search.curves, one.basis), len(one.search.curves.learn))):
+        for group in _alike(climbs, _Climb.beside):
             (_on_grids if group[0].search.curves.one_grid else _by_em)(group)
         for search in waiting:
             search.done += 1
