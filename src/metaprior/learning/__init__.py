@@ -1,21 +1,45 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
 from metaprior.learning.checkpoints import CHECKPOINT, Checkpoint, fingerprint_of
-from metaprior.learning.em import UNKNOWNS, Designs, Fit, MixedEffects, design_of, evidence_of, fit_em, start_of
+from metaprior.learning.em import (
+    UNKNOWNS,
+    Designs,
+    Fit,
+    MixedEffects,
+    check_rank,
+    design_of,
+    evidence_of,
+    fit_em,
+    start_of,
+)
+from metaprior.learning.grids import Grids
 from metaprior.learning.lbfgs import learn_together
 from metaprior.learning.meta_train import Check, Training, meta_train, meta_train_many, train
 from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
 from metaprior.learning.objective import OBJECTIVES, WEIGHTINGS, HeldOut, Objective, Weighting, evidence_loss
 from metaprior.learning.spec import OptimizerName, TrainingSpec
+from metaprior.learning.stacks import Curves, Stack
 from metaprior.learning.threads import threads_for
+from metaprior.learning.together import (
+    NO_BASIS,
+    NO_SCORES,
+    NOT_FINITE,
+    Learned,
+    Models,
+    error_of,
+    evidence_together,
+    fit_together,
+    starts,
+)
 from metaprior.learning.updates import LBFGS, RATES, Stochastic, make_updates
 
 OPTIMIZERS = tuple(RATES)
 
 __all__ = [
-    "CHECKPOINT", "LBFGS", "OBJECTIVES", "OPTIMIZERS", "RATES", "UNKNOWNS", "WEIGHTINGS", "Check", "Checkpoint",
-    "Designs", "Fit", "HeldOut", "KindsFit", "MixedEffects", "Objective", "OptimizerName", "Stochastic", "TaskDesigns",
-    "Training", "TrainingSpec", "Weighting", "design_of", "evidence_loss", "evidence_of", "fingerprint_of", "fit_em",
-    "fit_kinds", "k_means", "kind_evidences", "learn_together", "make_updates", "meta_train", "meta_train_many",
-    "start_of", "threads_for", "train",
+    "CHECKPOINT", "LBFGS", "NOT_FINITE", "NO_BASIS", "NO_SCORES", "OBJECTIVES", "OPTIMIZERS", "RATES", "UNKNOWNS",
+    "WEIGHTINGS", "Check", "Checkpoint", "Curves", "Designs", "Fit", "Grids", "HeldOut", "KindsFit", "Learned",
+    "MixedEffects", "Models", "Objective", "OptimizerName", "Stack", "Stochastic", "TaskDesigns", "Training",
+    "TrainingSpec", "Weighting", "check_rank", "design_of", "error_of", "evidence_loss", "evidence_of",
+    "evidence_together", "fingerprint_of", "fit_em", "fit_kinds", "fit_together", "k_means", "kind_evidences",
+    "learn_together", "make_updates", "meta_train", "meta_train_many", "start_of", "starts", "threads_for", "train",
 ]  # fmt: skip

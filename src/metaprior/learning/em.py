@@ -26,6 +26,11 @@ UNKNOWNS = 4000
 COMPONENTS = "the mean function and the components of the curves"
 """What is being computed here, for messages."""
 
+UNDETERMINED = (
+    "the tasks do not determine every function of the basis: some have no points where they differ from zero. "
+    "Use fewer basis functions."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -190,11 +195,7 @@ def fit_em(
     max_steps: int = 500,
 ) -> Fit:
     """EM until a step gains less than `tolerance` of evidence per value. floor: the least noise variance."""
-    q, p = designs.shape
-    if not 1 <= rank <= q:
-        raise OptionError(f"rank {rank}: give one from 1 to the number of basis functions, {q}.")
-    if not designs.one_grid and q * (p + rank) > UNKNOWNS:
-        raise OptionError(f"{q} basis functions with rank {rank} are too many for irregular tasks: give fewer.")
+    check_rank(rank, *designs.shape, one_grid=designs.one_grid)
     model = start_of(designs, rank, floor) if start is None else start
     trace: list[float] = []
     for _ in range(max_steps):
@@ -204,6 +205,14 @@ def fit_em(
             return Fit(model, tuple(trace), True)
         model = _maximise(designs, expected, floor)
     return Fit(model, (*trace, evidence_of(designs, model)), False)
+
+
+def check_rank(rank: int, q: int, p: int, *, one_grid: bool) -> None:
+    """An error for a rank that q basis functions and p outputs cannot have."""
+    if not 1 <= rank <= q:
+        raise OptionError(f"rank {rank}: give one from 1 to the number of basis functions, {q}.")
+    if not one_grid and q * (p + rank) > UNKNOWNS:
+        raise OptionError(f"{q} basis functions with rank {rank} are too many for irregular tasks: give fewer.")
 
 
 @torch.no_grad()
@@ -284,10 +293,7 @@ def _positive(A: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     L: Tensor
     L, info = torch.linalg.cholesky_ex(A)
     if int(info):
-        raise DataError(
-            "the tasks do not determine every function of the basis: some have no points where they differ from zero. "
-            "Use fewer basis functions."
-        )
+        raise DataError(UNDETERMINED)
     return L
 
 

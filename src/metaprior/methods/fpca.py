@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from functools import partial
+from typing import Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.errors import DataError, NumericalError, OptionError, numerical
+from metaprior.errors import DataError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
-from metaprior.learning import UNKNOWNS, Designs, Fit, MixedEffects, design_of, evidence_of, fit_em, start_of
+from metaprior.learning import Curves, MixedEffects, design_of
+from metaprior.methods.components import Search, Tried, Wanted, best, choose, fit_all
 from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import k_folds, to_stop_by
-from metaprior.tasks import Scaler, Tasks, TrainedOn, padded
+from metaprior.tasks import Scaler, Tasks, TrainedOn, in_order, padded
 
 SIZES = (5, 10, 20, 40)
 MOST = 60
 """Numbers of basis functions to choose from: these, and as many as there are distinct inputs if not more than so."""
 
-RANKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 64, 96, 128, 192, 256, 384)
-PATIENCE = 2
-"""Ranks without a better one before the search ends."""
-
 FOLDS = 5
-ROUGHLY = 1e-4
-"""Gain of evidence per value at which EM ends while sizes and ranks are compared."""
-
-
-class Tried(NamedTuple):
-    """A size and rank with the evidence per value of held-out curves."""
-
-    size: int
-    rank: int
-    held_out_evidence: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +56,9 @@ class FPCA(KeptMethod):
     prior_: Prior
     scaler_: Scaler
     basis_: Basis
+    tried_: list[Tried]
+    evidence_: tuple[float, ...]
+    converged_: bool
 
     def __init__(
         self,
@@ -91,18 +82,20 @@ class FPCA(KeptMethod):
 
     def fit(self, tasks: Tasks) -> Self:
         """Choose what was left open, then learn mean function, components and noise from all curves."""
-        self._check(tasks)
-        self.scaler_ = Scaler.of_targets(tasks)
-        scaled = self.scaler_.scale(tasks)
-        self.tried_ = self._try(scaled)
-        size, rank, _ = _best(self.tried_)
-        self.basis_ = self._basis(scaled.x, size)
-        fit = self._fit(Designs.of(self.basis_, scaled), rank)
-        self.evidence_ = tuple(value + float(self.scaler_.log_jacobian(tasks).sum()) for value in fit.evidence)
-        self.converged_ = fit.converged
-        self._keep(fit.model)
-        self.trained_on_ = TrainedOn.of(tasks)
+        type(self).fit_many([self], [tasks])
         return self
+
+    @classmethod
+    def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:
+        """Fit several, each on tasks of its own: the models of all their folds are learned together."""
+        scaled = [method._scaled(own) for method, own in zip(methods, tasks, strict=True)]
+        cls._choose(methods, scaled)
+        wanted = [method._wanted(own) for method, own in zip(methods, scaled, strict=True)]
+        for method, own, fit in zip(methods, tasks, fit_all(wanted), strict=True):
+            units = float(method.scaler_.log_jacobian(own).sum())
+            method.evidence_, method.converged_ = tuple(value + units for value in fit.evidence), fit.converged
+            method._keep(fit.model)
+            method.trained_on_ = TrainedOn.of(own)
 
     def condition(self, context: Tasks) -> UserConditional:
         """Each curve, given some of its points."""
@@ -182,13 +175,16 @@ class FPCA(KeptMethod):
     def _basis(self, x: Float[Tensor, "N d"], size: int) -> Basis:
         return make_basis(self.basis, x, size, knots=self.knots, degree=self.degree)
 
-    def _fit(self, designs: Designs, rank: int) -> Fit:
-        return fit_em(designs, rank, floor=self.noise_floor, tolerance=self.tolerance, max_steps=self.max_steps)
+    def _scaled(self, tasks: Tasks) -> Tasks:
+        self._check(tasks)
+        self.scaler_ = Scaler.of_targets(tasks)
+        return in_order(self.scaler_.scale(tasks))
 
-    def _roughly(self, designs: Designs, rank: int, smaller: MixedEffects | None) -> MixedEffects:
-        """A model to compare with others, from one of lower rank."""
-        start = start_of(designs, rank, self.noise_floor, smaller)
-        return fit_em(designs, rank, start=start, floor=self.noise_floor, tolerance=ROUGHLY).model
+    def _wanted(self, tasks: Tasks) -> Wanted:
+        """The model of the best size and rank."""
+        size, rank, _ = best(self.tried_)
+        self.basis_ = self._basis(tasks.x, size)
+        return Wanted(Curves.whole(tasks), self.basis_, rank, self.noise_floor, self.tolerance, self.max_steps)
 
     def _sizes(self, x: Float[Tensor, "N d"]) -> list[int]:
         """The numbers of basis functions to try, smallest first."""
@@ -201,75 +197,53 @@ class FPCA(KeptMethod):
         distinct = min(len(column.unique()) for column in x.unbind(1))
         return [*(size for size in SIZES if size < distinct), *([distinct] if distinct <= MOST else [])]
 
-    def _try(self, tasks: Tasks) -> list[Tried]:
+    @classmethod
+    def _choose(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:
         """Held-out evidence of sizes and ranks, until it stops rising; nothing where nothing is open."""
-        sizes = self._sizes(tasks.x)
-        folds = self._folds(tasks)
-        if not folds or (len(sizes) == 1 and self.rank is not None):
-            return [Tried(sizes[0], self.rank or 1, math.nan)]
-        tried: list[Tried] = []
-        label = self.progress if isinstance(self.progress, str) else "functional PCA"
-        with progress_bar(label, len(sizes), show=bool(self.progress)) as advance:
-            for k, size in enumerate(sizes):
-                tried += self._try_ranks(tasks.x, size, folds)
-                advance(f"{size} basis functions")
-                if tried and k > sizes.index(_best(tried).size):
-                    break
-        if not tried and self.rank is not None and self.rank <= max(sizes):
-            return [
-                Tried(min(size for size in sizes if size >= self.rank), self.rank, math.nan)
-            ]  # too few to spare any
-        if not tried and self.rank is not None:
-            raise OptionError(f"rank {self.rank}: the inputs can show {max(sizes)} components at most.")
-        if not tried:
+        searches = {}
+        for method, own in zip(methods, tasks, strict=True):
+            sizes, curves = method._sizes(own.x), method._curves(own)
+            if curves is None or (len(sizes) == 1 and method.rank is not None):
+                method.tried_ = [Tried(sizes[0], method.rank or 1, math.nan)]
+            else:
+                searches[method] = method._search(own, sizes, curves)
+        if not searches:
+            return
+        shown = next((method.progress for method in searches if method.progress), False)
+        label = shown if isinstance(shown, str) else "functional PCA"
+        most = max(len(search.sizes) for search in searches.values())
+        with progress_bar(label, most, show=bool(shown)) as advance:
+            choose(list(searches.values()), advance)
+        for method, search in searches.items():
+            method.tried_ = search.tried or [method._untried(search.sizes)]
+
+    def _search(self, tasks: Tasks, sizes: Sequence[int], curves: Curves) -> Search:
+        given = self.size is not None or self.knots is not None or isinstance(self.basis, Basis)
+        make = partial(self._basis, tasks.x)
+        return Search(curves, sizes, make, self.rank, self.noise_floor, self.tolerance, given)
+
+    def _untried(self, sizes: Sequence[int]) -> Tried:
+        """The choice where too few curves leave none to spare."""
+        if self.rank is None:
             raise DataError(
                 f"the curves cannot support a basis of {sizes[0]} functions: give more curves, or a smaller size."
             )
-        return tried
+        if self.rank > max(sizes):
+            raise OptionError(f"rank {self.rank}: the inputs can show {max(sizes)} components at most.")
+        return Tried(min(size for size in sizes if size >= self.rank), self.rank, math.nan)
 
-    def _try_ranks(self, x: Float[Tensor, "N d"], size: int, folds: list[tuple[Tasks, Tasks]]) -> Iterator[Tried]:
-        basis = self._basis(x, size)
-        parts = [(Designs.of(basis, training), Designs.of(basis, judge)) for training, judge in folds]
-        values = sum(judge.values for _, judge in parts)
-        irregular = not all(training.one_grid for training, _ in parts)
-        models: list[MixedEffects] = []
-        best, since_best = -math.inf, 0
-        for rank in self._ranks(basis.size, min(len(training) for training, _ in folds) * folds[0][0].p - 1):
-            if irregular and basis.size * (folds[0][0].p + rank) > UNKNOWNS:
-                return
-            try:
-                models = [
-                    self._roughly(training, rank, models[k] if models else None)
-                    for k, (training, _) in enumerate(parts)
-                ]
-                judged = [evidence_of(judge, model) for (_, judge), model in zip(parts, models, strict=True)]
-            except (DataError, NumericalError):
-                if self.size is not None or self.knots is not None or isinstance(self.basis, Basis):
-                    raise
-                return  # a fold does not determine so many functions
-            found = sum(judged) / values
-            yield Tried(size, rank, found)
-            since_best = 0 if found > best + self.tolerance else since_best + 1
-            best = max(best, found)
-            if since_best >= PATIENCE:
-                return
-
-    def _ranks(self, size: int, curves: int) -> list[int]:
-        if self.rank is not None:
-            return [self.rank] if self.rank <= min(size, curves) else []
-        most = min(size, curves)
-        return [*(rank for rank in RANKS if rank < most), most]
-
-    def _folds(self, tasks: Tasks) -> list[tuple[Tasks, Tasks]]:
-        """Pairs of curves to learn from and to judge by; none where there are too few to spare any."""
-        if isinstance(self.held_out, Tasks):
-            return [(tasks, self.scaler_.scale(self.held_out))]
+    def _curves(self, tasks: Tasks) -> Curves | None:
+        """Curves to learn from and to judge by; none where there are too few to spare any."""
         if self.held_out is not None:
-            return [to_stop_by(tasks, self.held_out, self.seed)]
+            others = self.scaler_.scale(self.held_out) if isinstance(self.held_out, Tasks) else self.held_out
+            training, judge = to_stop_by(tasks, others, self.seed)
+            return Curves.judged_by(training, in_order(judge))
         if len(tasks) < 4:
-            return []
-        folds = k_folds(len(tasks), FOLDS, self.seed)
-        return [(tasks.select(fold.train), tasks.select(fold.judge)) for fold in folds]
+            return None
+        folds = torch.empty(len(tasks), dtype=torch.int64)
+        for number, fold in enumerate(k_folds(len(tasks), FOLDS, self.seed)):
+            folds[fold.judge] = number
+        return Curves.in_folds(tasks, folds)
 
     @numerical("the components of the curves")
     def _keep(self, model: MixedEffects) -> None:
@@ -286,8 +260,3 @@ class FPCA(KeptMethod):
         self.eigenvalues_ = values[:, None] * units
         self.explained_ = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)
         self.noise_ = model.noise * units
-
-
-def _best(tried: list[Tried]) -> Tried:
-    """The first of the best: with equal evidence, the smaller one."""
-    return max(tried, key=lambda one: -math.inf if math.isnan(one.held_out_evidence) else one.held_out_evidence)

@@ -13,9 +13,11 @@ from metaprior.tasks.batches import (
     buckets,
     distinct_rows,
     groups_of_inputs,
+    in_order,
     on_one_grid,
     pad,
     padded,
+    same_inputs,
 )
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
@@ -29,6 +31,6 @@ __all__ = [
     "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
     "Padded", "Scaler", "SharedInputs", "Task", "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets",
     "check_known", "check_targets", "check_task_x", "distinct_rows", "groups_of_inputs", "holds_dates", "holds_times",
-    "in_days", "offsets_of", "on_one_grid", "pad", "padded", "resolution", "rounding_variance", "task_columns",
-    "task_ids", "with_dates",
+    "in_days", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "resolution", "rounding_variance",
+    "same_inputs", "task_columns", "task_ids", "with_dates",
 ]  # fmt: skip

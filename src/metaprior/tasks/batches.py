@@ -6,7 +6,7 @@ largest in their bucket, with a mask: `Padded`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -185,20 +185,39 @@ def groups_of_inputs(tasks: Tasks) -> list[Int[Tensor, "c n"]]:
 def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"]]:
     """Tasks with identical inputs, as (members [c], their rows in one common order [c, n]), and the rest."""
     rows = _rows_by_x(tasks)
-    values = (tasks.x[rows] if rows is not None else tasks.x).numpy() + 0.0  # −0.0 becomes 0.0
-    offsets = tasks.offsets.tolist()
-    members: dict[bytes, list[int]] = {}
-    for i in range(len(tasks)):
-        members.setdefault(values[offsets[i] : offsets[i + 1]].tobytes(), []).append(i)
     shared, alone = [], []
-    for key, group in members.items():
-        if len(key) == 0 or len(group) < LEAST_SHARED:
+    for group in _members(tasks, tasks.x if rows is None else tasks.x[rows]):
+        if len(group) < LEAST_SHARED or int(tasks.sizes[group[0]]) == 0:
             alone += group
             continue
         which = torch.tensor(group)
         at = tasks.offsets[which][:, None] + torch.arange(int(tasks.sizes[group[0]]))
         shared.append((which, at if rows is None else rows[at]))
     return shared, torch.tensor(sorted(alone), dtype=torch.int64)
+
+
+def in_order(tasks: Tasks) -> Tasks:
+    """The same tasks, the points of each in the order of their inputs; on one grid they stay as they are."""
+    rows = None if on_one_grid(tasks) else _rows_by_x(tasks)
+    return tasks if rows is None else replace(tasks, x=tasks.x[rows], y=tasks.y[rows])
+
+
+def same_inputs(tasks: Tasks) -> Int[Tensor, " m"]:
+    """A number for each task, from 0 on: tasks have the same one if their inputs are the same, in whatever order."""
+    rows = _rows_by_x(tasks)
+    found = torch.empty(len(tasks), dtype=torch.int64)
+    for number, group in enumerate(_members(tasks, tasks.x if rows is None else tasks.x[rows])):
+        found[group] = number
+    return found
+
+
+def _members(tasks: Tasks, x: Float[Tensor, "N d"]) -> Iterable[list[int]]:
+    """The tasks of each set of inputs, where those of a task stand in one order."""
+    values, offsets = x.numpy() + 0.0, tasks.offsets.tolist()  # −0.0 becomes 0.0
+    members: dict[bytes, list[int]] = {}
+    for i in range(len(tasks)):
+        members.setdefault(values[offsets[i] : offsets[i + 1]].tobytes(), []).append(i)
+    return members.values()
 
 
 def _rows_by_x(tasks: Tasks) -> Int[Tensor, " N"] | None:
