@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,15 +13,11 @@ from torch.autograd.function import once_differentiable
 
 from metaprior.inference.evidence import LOG_2PI, student_terms
 from metaprior.inference.factor import attempt, inverse
-from metaprior.priors import Shape, Stack
+from metaprior.priors import Shape, Stack, squared_distances
 from metaprior.tasks import Tasks, buckets, distinct_rows, groups_of_inputs
 
-
-class Members(NamedTuple):
-    """Tasks that share their inputs: which prior they belong to, and their rows."""
-
-    owner: int
-    rows: Int[Tensor, "c n"]
+FEW = 100_000
+"""Covariance entries up to which tasks that share inputs are laid out beside the others: a batch less is worth more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +68,7 @@ class StackedTasks:
         first = numbers.cumsum(0) - numbers
         places = first[:, None] + torch.arange(widest).clamp(max=numbers[:, None] - 1)
         index = which - first[of_row] + widest * of_row
-        groups = [
-            Members(k, start + rows)
-            for k, (own, start) in enumerate(zip(tasks, starts, strict=True))
-            for rows in groups_of_inputs(own)
-        ]
-        laid_out = tuple(_batched(groups, index, y, whole))
+        laid_out = tuple(_batched(tasks, starts, index, y, whole))
         values = torch.tensor([float(own.y.numel()) for own in tasks], dtype=torch.float64)
         if per_point:
             values = torch.tensor([float(len(own) * own.p) for own in tasks], dtype=torch.float64)
@@ -110,30 +101,52 @@ class StackedTasks:
 
 
 def _batched(
-    groups: Sequence[Members], index: Int[Tensor, " N"], y: Float[Tensor, "N p"], whole: bool
+    tasks: Sequence[Tasks], starts: Sequence[int], index: Int[Tensor, " N"], y: Float[Tensor, "N p"], whole: bool
 ) -> Iterator[StackedBatch]:
-    p = y.shape[1]
-    for shared in (False, True):
-        chosen = [group for group in groups if (len(group.rows) > 1) == shared]
-        sizes = torch.tensor([group.rows.shape[1] for group in chosen], dtype=torch.int64)
-        for bucket in buckets(sizes):
-            some = [chosen[k] for k in bucket.tolist()]
-            n, most = int(sizes[bucket].max()), max(len(group.rows) for group in some)
-            size, count = sizes[bucket], torch.tensor([len(group.rows) for group in some])
-            rows = torch.zeros(len(some), n, most, dtype=torch.int64)
-            for k, group in enumerate(some):
-                rows[k] = group.rows[0, 0]
-                rows[k, : group.rows.shape[1], : len(group.rows)] = group.rows.mT
-            mask = torch.arange(n) < size[:, None]
-            there = (torch.arange(most) < count[:, None]).repeat_interleave(p, 1).double()
-            columns = y[rows].flatten(2) * there[:, None] * mask[..., None]
-            owner = torch.tensor([group.owner for group in some])
-            at = index[rows[..., 0]]
-            kept: Tensor | None = rows
-            if not whole and most * p > n + p:
-                columns, there, kept = *_reduced(columns, there, count, p), None
-            partial = None if bool(mask.all()) else mask
-            yield StackedBatch(owner, at, partial, columns, there, count.double(), size.double(), kept)
+    """Tasks with inputs of their own in buckets of similar size; those that share them, by how many points they have."""
+    shared: dict[int, list[tuple[int, Int[Tensor, "c n"]]]] = {}
+    alone: list[tuple[int, Int[Tensor, " k"], Int[Tensor, " k"]]] = []
+    for k, (own, start) in enumerate(zip(tasks, starts, strict=True)):
+        groups, single = groups_of_inputs(own)
+        if len(single) and float(own.sizes.square().sum()) * len(tasks) <= FEW:
+            groups, single = [], torch.arange(len(own))
+        for rows in groups:
+            shared.setdefault(rows.shape[1], []).append((k, start + rows))
+        alone.append((k, start + own.offsets[single], own.sizes[single]))
+    owner = torch.cat([torch.full_like(first, k) for k, first, _ in alone])
+    first, sizes = (torch.cat([part[i] for part in alone]) for i in (1, 2))  # type: ignore[misc]
+    for bucket in buckets(sizes):
+        size = sizes[bucket]
+        column = torch.arange(int(size.max()))
+        mask = column < size[:, None]
+        rows = torch.where(mask, first[bucket, None] + column, first[bucket, None])
+        yield _batch(owner[bucket], rows[..., None], mask, torch.ones_like(size), index, y, True)
+    for n, some in shared.items():
+        counts = torch.tensor([len(rows) for _, rows in some])
+        most = int(counts.max())
+        padded = [torch.cat([rows, rows[:1].expand(most - len(rows), -1)]).mT for _, rows in some]
+        mask = torch.ones(len(some), n, dtype=torch.bool)
+        yield _batch(torch.tensor([k for k, _ in some]), torch.stack(padded), mask, counts, index, y, whole)
+
+
+def _batch(
+    owner: Int[Tensor, " J"],
+    rows: Int[Tensor, "J n c"],
+    mask: Bool[Tensor, "J n"],
+    count: Int[Tensor, " J"],
+    index: Int[Tensor, " N"],
+    y: Float[Tensor, "N p"],
+    whole: bool,
+) -> StackedBatch:
+    (_, n, most), p = rows.shape, y.shape[1]
+    there = (torch.arange(most) < count[:, None]).repeat_interleave(p, 1).double()
+    columns = y[rows].flatten(2) * there[:, None] * mask[..., None]
+    kept: Tensor | None = rows
+    if not whole and most * p > n + p:
+        columns, there, kept = *_reduced(columns, there, count, p), None
+    partial = None if bool(mask.all()) else mask
+    size = mask.sum(1).double()
+    return StackedBatch(owner, index[rows[..., 0]], partial, columns, there, count.double(), size, kept)
 
 
 def _reduced(
@@ -212,7 +225,7 @@ class _Terms(torch.autograd.Function):
         mask: Bool[Tensor, "J n"] | None,
         shape: Shape,
     ) -> Any:
-        K, slope = shape(_squared_distances(z))
+        K, slope = shape(squared_distances(z, z))
         A = K * scale[:, None, None]
         if functions is not None:
             A += functions @ functions.mT
@@ -253,12 +266,3 @@ class _Terms(torch.autograd.Function):
         if needs[3]:
             grad_noise = G.diagonal(dim1=-2, dim2=-1).sum(-1)
         return grad_z, grad_functions, grad_scale, grad_noise, 2 * weighted if needs[4] else None, None, None
-
-
-def _squared_distances(z: Float[Tensor, "J n q"]) -> Float[Tensor, "J n n"]:
-    if z.shape[-1] == 1:
-        return (z - z.mT).square_()
-    lengths = z.square().sum(-1)
-    squares = torch.baddbmm(lengths[:, None, :], z, z.mT, alpha=-2).add_(lengths[:, :, None]).clamp_(min=0.0)
-    squares.diagonal(dim1=-2, dim2=-1).zero_()
-    return squares

@@ -132,6 +132,7 @@ class _Updates:
         self.known = torch.zeros(B, HISTORY, dtype=torch.bool)
         self.refused = torch.zeros(B, dtype=torch.int64)
         self.skipped = torch.zeros(B, dtype=torch.int64)
+        self.aware = self.whole = False  # whether all have known their last step, and all steps that are kept
         self.d = -self.g
         self.t = self._first_length()
         self.slope = (self.g * self.d).sum(1)
@@ -143,7 +144,7 @@ class _Updates:
         """Those of some of the problems."""
         some, chosen = object.__new__(_Updates), torch.tensor(which)
         for name, value in vars(self).items():
-            whole = name in ("moves", "slot")
+            whole = name in ("moves", "slot", "aware", "whole")
             setattr(some, name, value if whole else value[chosen])
         return some
 
@@ -161,62 +162,75 @@ class _Updates:
         """One evaluation: of every problem, a trial step."""
         trial = torch.addcmul(self.x, self.d, self.t[:, None])
         loss, g = self._evaluated(problems, trial)
-        finite = loss.isfinite() & g.sum(1).isfinite()
+        finite = (loss + g.sum(1)).isfinite()
         taken = finite & (loss <= self.loss + ENOUGH_DECREASE * self.t * self.slope)
+        s, y = trial - self.x, g - self.g
+        if bool(taken.all()):
+            self.x, self.loss, self.g = trial, loss, g
+            self.refused.zero_()
+            self._remember(s, y, taken)
+            self.d, self.slope = self._direction()
+            self.t = self._length()
+            return
         self.skipped += ~finite
         self.refused = torch.where(taken, 0, self.refused + 1)
         rise = loss - self.loss - self.slope * self.t
         shorter = (-0.5 * self.slope * self.t.square() / rise).nan_to_num(0.0, 0.0, 0.0)
         shorter = torch.where(finite, shorter.clamp(0.1 * self.t, 0.5 * self.t), 0.1 * self.t)
-        s, y = trial - self.x, g - self.g
         moved = taken[:, None]
         self.x, self.loss = torch.where(moved, trial, self.x), torch.where(taken, loss, self.loss)
         self.g = torch.where(moved, g, self.g)
         self._remember(s, y, taken)
-        new = self._direction()
-        slope = (self.g * new).sum(1)
-        bad = ~(slope < 0) | ~slope.isfinite()
-        again = taken & bad
-        if bool(again.any()):  # what is known of the curvature misleads: forget it
-            self.known[again] = False
-            new = torch.where(again[:, None], -self.g, new)
-            slope = (self.g * new).sum(1)
-        blind = ~self.known.any(1)
-        whole = torch.where(blind, self._first_length(), 1.0)
-        self.d = torch.where(moved, new, self.d)
-        self.slope = torch.where(taken, slope, self.slope)
-        self.t = torch.where(taken, whole, shorter)
+        d, slope = self._direction()
+        self.d, self.slope = torch.where(moved, d, self.d), torch.where(taken, slope, self.slope)
+        self.t = torch.where(taken, self._length(), shorter)
+
+    def _length(self) -> Float[Tensor, " B"]:
+        """Of the next step: whole, or careful where nothing is known of the curvature."""
+        if self.aware:
+            return torch.ones_like(self.loss)
+        return torch.where(self.known.any(1), 1.0, self._first_length())
 
     def _remember(self, s: Tensor, y: Tensor, taken: Bool[Tensor, " B"]) -> None:
-        sy, yy = (s * y).sum(1), y.square().sum(1)
+        sy, yy = torch.linalg.vecdot(s, y), torch.linalg.vecdot(y, y)
         fine = taken & (sy > 1e-12 * yy) & (yy > 0)
         k = self.slot
         self.slot = (k + 1) % HISTORY
         self.known[:, k] = fine
-        self.basis[:, k] = torch.where(fine[:, None], s, 0.0)
-        self.basis[:, HISTORY + k] = torch.where(fine[:, None], y, 0.0)
-        self.curvature = torch.where(fine, sy / yy.clamp(min=1e-300), self.curvature)
+        self.basis[:, k], self.basis[:, HISTORY + k] = s, y
+        self.curvature = torch.where(fine, sy / yy, self.curvature)
+        self.aware = bool(fine.all())
+        self.whole = bool(self.known.all())
 
-    def _direction(self) -> Float[Tensor, "B P"]:
-        """`−H g`."""
+    def _direction(self) -> tuple[Float[Tensor, "B P"], Float[Tensor, " B"]]:
+        """`−H g`, and the slope along it."""
         k = (self.slot - 1) % HISTORY
         latest = torch.stack([self.basis[:, k], self.basis[:, HISTORY + k], self.g.float()], 1)
         products = (latest @ self.basis.mT).double()
-        self.gram[:, :, k] = self.gram[:, k] = products[:, 0]
-        self.gram[:, :, HISTORY + k] = self.gram[:, HISTORY + k] = products[:, 1]
-        order = torch.arange(self.slot, self.slot + HISTORY) % HISTORY
-        both = self.known[:, order]
-        valid = both[:, :, None] & both[:, None, :]
-        eye = torch.eye(HISTORY, dtype=self.g.dtype)
-        sy = torch.where(valid, self.gram[:, order][:, :, HISTORY + order], eye)
-        yy = torch.where(valid, self.gram[:, HISTORY + order][:, :, HISTORY + order], 0.0)
-        sg = torch.where(both, products[:, 2, order], 0.0)[..., None]
-        yg = torch.where(both, products[:, 2, HISTORY + order], 0.0)[..., None]
+        self.gram[:, :, [k, HISTORY + k]] = products[:, :2].mT
+        self.gram[:, [k, HISTORY + k]] = products[:, :2]
+        order = (torch.arange(2 * HISTORY) + self.slot) % HISTORY
+        order[HISTORY:] += HISTORY
+        ordered, along = self.gram[:, order][..., order], products[:, 2, order, None]
+        sy, yy = ordered[:, :HISTORY, HISTORY:], ordered[:, HISTORY:, HISTORY:]
+        sg, yg = along[:, :HISTORY], along[:, HISTORY:]
+        if not self.whole:  # what is not known has no part in it
+            known = self.known[:, order[:HISTORY]]
+            both = known[:, :, None] & known[:, None, :]
+            sy = torch.where(both, sy, torch.eye(HISTORY, dtype=sy.dtype))
+            yy, sg, yg = torch.where(both, yy, 0.0), sg * known[..., None], yg * known[..., None]
         R, gamma = sy.triu(), self.curvature[:, None, None]
         w = torch.linalg.solve_triangular(R, sg, upper=True)
         inner = R.diagonal(dim1=-2, dim2=-1)[..., None] * w + gamma * (yy @ w - yg)
         a = torch.linalg.solve_triangular(R.mT, inner, upper=False)
-        coefficients = self.g.new_zeros(len(self.g), 1, 2 * HISTORY)
-        coefficients[:, 0, order] = -a[..., 0]
-        coefficients[:, 0, HISTORY + order] = (gamma * w)[..., 0]
-        return (coefficients.float() @ self.basis)[:, 0] - gamma[:, 0] * self.g
+        coefficients = torch.empty(len(w), 1, 2 * HISTORY, dtype=torch.float32)
+        coefficients[:, 0, order] = torch.cat([-a, gamma * w], 1)[..., 0].float()
+        d = torch.addcmul((coefficients @ self.basis)[:, 0], gamma[:, 0], self.g, value=-1)
+        slope = torch.linalg.vecdot(self.g, d)
+        misled = ~(slope < 0)
+        if bool(misled.any()):  # what is known of the curvature is of no use: forget it
+            self.known[misled] = False
+            self.aware = self.whole = False
+            d = torch.where(misled[:, None], -self.g, d)
+            slope = torch.linalg.vecdot(self.g, d)
+        return d, slope

@@ -21,9 +21,9 @@ from metaprior.progress import progress_bar
 from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks, TrainedOn, padded
 
-MEMBERS = 8
+MEMBERS = 5
 
-FEW_TASKS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 40, "check_every": 10}
+FEW_TASKS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 30, "check_every": 10}
 """Small networks that start with waves as wide as the data, and an end before every task is learned by heart."""
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
-from gpytorch.kernels import ConstantKernel, Kernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from metaprior.inference import (
     factor,
     padded_identity,
 )
-from metaprior.priors import Prior, make_mean
+from metaprior.priors import DirectKernel, Prior, make_mean, squared_distances
 from metaprior.tasks import MAX_ENTRIES, Padded, Scaler, Tasks, TrainedOn, padded
 
 LENGTHS = (0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0)
@@ -142,7 +142,7 @@ def _under_its_kernel(context: Tasks, batch: Padded, found: _Searched) -> Iterat
     length, variance, noise = _grid()[0][found.choice].unbind(1)
     for value in noise.unique().tolist():
         chosen = torch.nonzero(noise == value)[:, 0]
-        own = _prior(context, _kernel(length[chosen], variance[chosen]), value)
+        own = _prior(context, _LevelAndCurve(length[chosen], variance[chosen]), value)
         known = Factor(found.factor.L[chosen], found.factor.jitter[chosen])
         yield ContextBatch(own, batch.select(chosen), context, known)
 
@@ -151,11 +151,22 @@ def _prior(context: Tasks, kernel: Kernel, noise: float) -> Prior:
     return Prior(make_mean("zero", d=context.d, p=context.p, seed=0), kernel, noise, learn=())
 
 
-def _kernel(length: Float[Tensor, "*b"], variance: Float[Tensor, "*b"]) -> Kernel:
+class _LevelAndCurve(DirectKernel):
     """`1 + v exp(−|x − x'|² / 2l²)`, one for all or one for each of several tasks."""
-    shape = length.shape
-    level = ConstantKernel(batch_shape=shape).double()
-    curve = ScaleKernel(RBFKernel(batch_shape=shape), batch_shape=shape).double()
-    level.constant = torch.ones(*shape, 1, dtype=torch.float64)
-    curve.outputscale, curve.base_kernel.lengthscale = variance, length[..., None, None]
-    return level + curve
+
+    length: Tensor
+    variance: Tensor
+
+    def __init__(self, length: Float[Tensor, "*b"], variance: Float[Tensor, "*b"]) -> None:
+        super().__init__(batch_shape=length.shape)
+        self.register_buffer("length", length)
+        self.register_buffer("variance", variance)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        if diag:
+            return (1 + self.variance[..., None]).expand(x1.shape[:-1])
+        length, variance = self.length[..., None, None], self.variance[..., None, None]
+        return 1 + variance * torch.exp(-0.5 * squared_distances(x1 / length, x2 / length))
+
+    def __getitem__(self, which: Any) -> _LevelAndCurve:
+        return _LevelAndCurve(self.length[which], self.variance[which])

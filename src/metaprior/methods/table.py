@@ -25,6 +25,9 @@ from metaprior.tasks import Tasks
 MANY = 400
 """From so many tasks on, patients of few points are the rule: each counts the same, however often it was measured."""
 
+SOME = 100
+"""From so many tasks on, one part of them tells how many functions and components there are."""
+
 FEW_UNITS = (32, 32)
 """Hidden layers where there are fewer: on held-out tasks as good as the paper's, and four times as fast."""
 
@@ -84,7 +87,8 @@ def _warped(make: Maker) -> Maker:
 
 
 def _fpca(tasks: Tasks, seed: int, contexts: Contexts | None) -> FPCA:
-    return FPCA(held_out=0.1 if len(tasks) >= MANY else None, seed=seed)
+    share = 0.1 if len(tasks) >= MANY else 0.25 if len(tasks) >= SOME else None  # else five folds
+    return FPCA(held_out=share, seed=seed)
 
 
 def _mixture(tasks: Tasks, seed: int, contexts: Contexts | None) -> Mixture:

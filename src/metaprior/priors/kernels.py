@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
+from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,6 +18,65 @@ from metaprior.priors.bases import Basis
 from metaprior.priors.networks import MadeFor, Network, NetworkOptions
 from metaprior.seeds import child_seed
 
+Shape = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""A stationary kernel as a function of the squared distance in lengthscales: its value and its derivative."""
+
+NEAR = 1e-12
+"""Squared distance below which two points are one: an exponential kernel has no slope there."""
+
+DIFFERENCES = 1_000_000
+"""Numbers up to which distances are taken from differences, to the last digit; beyond, from products."""
+
+
+def _rbf(squares: Tensor) -> tuple[Tensor, Tensor]:
+    value = torch.exp(squares * -0.5)
+    return value, value * -0.5
+
+
+def _matern(squares: Tensor) -> tuple[Tensor, Tensor]:
+    distance = (5.0 * squares).sqrt_()
+    decay = torch.exp(-distance)
+    slope = (distance + 1.0).mul_(decay)
+    return slope + (5.0 / 3.0) * squares * decay, slope.mul_(-5.0 / 6.0)
+
+
+def _exponential(squares: Tensor) -> tuple[Tensor, Tensor]:
+    distance = squares.sqrt()
+    value = torch.exp(-distance)
+    return value, torch.where(squares > NEAR, value / distance.mul_(-2.0), 0.0)
+
+
+def stationary(kernel: Kernel) -> Shape | None:
+    """The formula of `s k(|z − z'| / l)`, if that is what a kernel is: one of ours on all columns, with one l."""
+    if not isinstance(kernel, ScaleKernel) or not (_plain(kernel) and _plain(kernel.base_kernel)):
+        return None
+    base = kernel.base_kernel
+    if type(kernel.raw_outputscale_constraint) is not Positive:
+        return None
+    if not base.has_lengthscale or type(base.raw_lengthscale_constraint) is not Positive:
+        return None
+    if type(base) is RBFKernel:
+        return _rbf
+    return {0.5: _exponential, 2.5: _matern}.get(float(base.nu)) if type(base) is MaternKernel else None
+
+
+def _plain(kernel: Kernel) -> bool:
+    """Whether it sees all columns with one lengthscale and is one kernel, not several."""
+    return kernel.active_dims is None and kernel.ard_num_dims is None and not kernel._batch_shape
+
+
+def squared_distances(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
+    """`|z − z'|²` between points."""
+    if z1.shape[-1] == 1:
+        return (z1 - z2.mT).square_()
+    if z1.numel() * z2.shape[-2] <= DIFFERENCES:
+        return (z1[..., :, None, :] - z2[..., None, :, :]).square_().sum(-1)
+    lengths1, lengths2 = z1.square().sum(-1), z2.square().sum(-1)
+    squares = (z1 @ z2.mT).mul_(-2.0).add_(lengths1[..., :, None]).add_(lengths2[..., None, :]).clamp_(min=0.0)
+    if z1 is z2:
+        squares.diagonal(dim1=-2, dim2=-1).zero_()
+    return squares
+
 
 class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
     """A base kernel on what is made of each point by itself: `features` are all that it sees of it."""
@@ -24,12 +84,31 @@ class FeatureKernel(Kernel, ABC):  # type: ignore[misc]
     has_lengthscale = False
     base_kernel: Kernel
 
+    @property
+    def batch_shape(self) -> torch.Size:
+        """That of its base kernel. (GPyTorch asks torch to broadcast it, and torch imports sympy for that.)"""
+        return self.base_kernel.batch_shape  # type: ignore[no-any-return]
+
     @abstractmethod
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
         """What is made of each point."""
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **options: Any) -> Tensor:
         return self.base_kernel(self.features(x1), self.features(x2), diag=diag, **options)  # type: ignore[no-any-return]
+
+
+class Scaled(ScaleKernel):  # type: ignore[misc]
+    """GPyTorch's `ScaleKernel` in float64, of one kernel."""
+
+    def __init__(self, base_kernel: Kernel) -> None:
+        super().__init__(base_kernel)
+        for values in (*self.parameters(), *self.buffers()):
+            values.data = values.data.double()  # what `double()` does, without all that torch imports for it
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """That of its base kernel."""
+        return self.base_kernel.batch_shape  # type: ignore[no-any-return]
 
 
 class DeepKernel(FeatureKernel):
@@ -46,7 +125,7 @@ class DeepKernel(FeatureKernel):
     ) -> None:
         super().__init__()
         self.network = Network(inputs, features, seed=seed, **network)
-        self.base_kernel = base if base is not None else ScaleKernel(RBFKernel()).double()
+        self.base_kernel = base if base is not None else Scaled(RBFKernel())
 
     def features(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
         """Where the network puts each point."""
@@ -83,7 +162,7 @@ class EigenfunctionKernel(FeatureKernel):
         self.base_kernel = InnerProduct()
         self.rest: DeepKernel | None = None
         if rest:
-            base = ScaleKernel(MaternKernel(nu=0.5)).double()
+            base = Scaled(MaternKernel(nu=0.5))
             base.outputscale = 0.1
             self.rest = DeepKernel(inputs, rest, seed=child_seed(seed, 1), base=base, **network)
             self.base_kernel = _InnerProductAnd(functions, base)
@@ -94,10 +173,14 @@ class EigenfunctionKernel(FeatureKernel):
         return functions if self.rest is None else torch.cat([functions, self.rest.features(x)], -1)
 
 
-class InnerProduct(Kernel):  # type: ignore[misc]
-    """`k(z, z') = zᵀ z'`."""
+class DirectKernel(Kernel):  # type: ignore[misc]
+    """A kernel whose `forward` is all there is to it: it needs none of GPyTorch's lazy tensors."""
 
     has_lengthscale = False
+
+
+class InnerProduct(DirectKernel):
+    """`k(z, z') = zᵀ z'`."""
 
     def forward(self, z1: Tensor, z2: Tensor, diag: bool = False, **_: Any) -> Tensor:
         return (z1 * z2).sum(-1) if diag else z1 @ z2.mT
@@ -112,6 +195,11 @@ class _InnerProductAnd(Kernel):  # type: ignore[misc]
         super().__init__()
         self.first, self.inner, self.other = first, InnerProduct(), other
 
+    @property
+    def batch_shape(self) -> torch.Size:
+        """That of the other kernel."""
+        return self.other.batch_shape  # type: ignore[no-any-return]
+
     def forward(self, z1: Tensor, z2: Tensor, diag: bool = False, **options: Any) -> Tensor:
         k = self.first
         inner: Tensor = self.inner.forward(z1[..., :k], z2[..., :k], diag=diag)
@@ -122,9 +210,9 @@ class _InnerProductAnd(Kernel):  # type: ignore[misc]
 KernelMaker = Callable[[MadeFor], Kernel]
 
 KERNELS: dict[str, KernelMaker] = {
-    "rbf": lambda made_for: ScaleKernel(RBFKernel()),
-    "matern": lambda made_for: ScaleKernel(MaternKernel(nu=2.5)),
-    "exponential": lambda made_for: ScaleKernel(MaternKernel(nu=0.5)),
+    "rbf": lambda made_for: Scaled(RBFKernel()),
+    "matern": lambda made_for: Scaled(MaternKernel(nu=2.5)),
+    "exponential": lambda made_for: Scaled(MaternKernel(nu=0.5)),
     "deep": lambda made_for: DeepKernel(made_for.d, made_for.features, seed=made_for.seed, **made_for.network),
     "eigenfunctions": lambda made_for: _eigenfunctions(made_for, 0),
     "eigenfunctions + deep": lambda made_for: _eigenfunctions(made_for, made_for.features),
@@ -154,14 +242,46 @@ def kernel_features(kernel: Kernel, x: Float[Tensor, "*n d"]) -> Float[Tensor, "
 
 def kernel_matrix(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
     """Covariances between points given by their features."""
-    matrix: Tensor = _on_features(kernel)(z1, z2).to_dense()
+    on = _on_features(kernel)
+    if isinstance(on, DirectKernel):
+        return on.forward(z1, z2)  # type: ignore[no-any-return]
+    if not torch.is_grad_enabled() and _has_formula(on):
+        return _by_formula(on, z1, z2)
+    matrix: Tensor = on(z1, z2).to_dense()
     return matrix
 
 
 def kernel_diagonal(kernel: Kernel, z: Float[Tensor, "*n q"]) -> Float[Tensor, "*n"]:
     """Variances at points given by their features."""
-    values: Tensor = _on_features(kernel)(z, diag=True)
+    on = _on_features(kernel)
+    if isinstance(on, DirectKernel):
+        return on.forward(z, z, diag=True)  # type: ignore[no-any-return]
+    if not torch.is_grad_enabled() and _has_formula(on):
+        return _diagonal_by_formula(on, z)
+    values: Tensor = on(z, diag=True)
     return values
+
+
+def _has_formula(kernel: Kernel) -> bool:
+    """Whether it is computed here, where no gradient is asked for: GPyTorch takes a millisecond of Python for it."""
+    return stationary(kernel.other if isinstance(kernel, _InnerProductAnd) else kernel) is not None
+
+
+def _by_formula(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
+    if isinstance(kernel, _InnerProductAnd):
+        k = kernel.first
+        rest = z1[..., k:]
+        return _by_formula(kernel.other, rest, rest if z2 is z1 else z2[..., k:]) + z1[..., :k] @ z2[..., :k].mT
+    shape, length = stationary(kernel), kernel.base_kernel.lengthscale.reshape(())
+    assert shape is not None
+    near = z1 / length
+    return shape(squared_distances(near, near if z2 is z1 else z2 / length))[0].mul_(kernel.outputscale)
+
+
+def _diagonal_by_formula(kernel: Kernel, z: Float[Tensor, "*n q"]) -> Float[Tensor, "*n"]:
+    if isinstance(kernel, _InnerProductAnd):
+        return z[..., : kernel.first].square().sum(-1) + kernel.other.outputscale  # type: ignore[no-any-return]
+    return kernel.outputscale.expand(z.shape[:-1])  # type: ignore[no-any-return]
 
 
 def _on_features(kernel: Kernel) -> Kernel:

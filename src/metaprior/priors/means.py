@@ -123,6 +123,11 @@ def _for_each(one: Mean, p: int) -> Mean:
 
 def mean_values(mean: Mean, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n p"]:
     """The mean at each point with one column per output, whatever form the mean gives it in."""
+    if type(mean) in (ConstantMean, ZeroMean) and not mean.batch_shape:  # GPyTorch imports sympy to broadcast it
+        level = mean.constant if isinstance(mean, ConstantMean) else x.new_zeros(())
+        return level.expand(*x.shape[:-1], 1)
+    if type(mean) is MultitaskMean:
+        return torch.cat([mean_values(one, x) for one in mean.base_means], -1)
     values: Tensor = mean(x)
     if values.shape == x.shape[:-1]:
         return values[..., None]

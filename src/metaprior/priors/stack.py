@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from gpytorch.constraints import Positive
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.means import ConstantMean, Mean, MultitaskMean, ZeroMean
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from metaprior.priors.hyperprior import HyperPrior
-from metaprior.priors.kernels import DeepKernel, EigenfunctionKernel
+from metaprior.priors.kernels import DeepKernel, EigenfunctionKernel, Shape, stationary
 from metaprior.priors.means import DeepMean
 from metaprior.priors.networks import Network
 from metaprior.priors.noise import FixedNoise, LearnedNoise
@@ -29,9 +28,6 @@ from metaprior.priors.tails import LEAST
 
 Parameters = dict[str, Tensor]
 """By name, each `[B, ...]`."""
-
-Shape = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""A stationary kernel as a function of the squared distance: its value and its derivative."""
 
 
 class StackedAt(NamedTuple):
@@ -54,47 +50,9 @@ class _Scaled:
     length: str
 
 
-def _rbf(squares: Tensor) -> tuple[Tensor, Tensor]:
-    value = torch.exp(squares * -0.5)
-    return value, value * -0.5
-
-
-def _matern(squares: Tensor) -> tuple[Tensor, Tensor]:
-    distance = (5.0 * squares).sqrt_()
-    decay = torch.exp(-distance)
-    slope = (distance + 1.0).mul_(decay)
-    return slope + (5.0 / 3.0) * squares * decay, slope.mul_(-5.0 / 6.0)
-
-
-NEAR = 1e-12
-"""Squared distance below which two points are one: an exponential kernel has no slope there."""
-
-
-def _exponential(squares: Tensor) -> tuple[Tensor, Tensor]:
-    distance = squares.sqrt()
-    value = torch.exp(-distance)
-    return value, torch.where(squares > NEAR, value / distance.mul_(-2.0), 0.0)
-
-
-def _shape(kernel: Kernel) -> Shape | None:
-    if type(kernel) is RBFKernel:
-        return _rbf
-    if type(kernel) is MaternKernel:
-        return {0.5: _exponential, 2.5: _matern}.get(float(kernel.nu))
-    return None
-
-
-def _plainly(kernel: Kernel) -> bool:
-    """Whether it sees all columns with one lengthscale and is one kernel, not several."""
-    return kernel.active_dims is None and kernel.ard_num_dims is None and not kernel.batch_shape
-
-
 def _scaled(kernel: Kernel, name: str) -> _Scaled | None:
-    if type(kernel) is not ScaleKernel or not _plainly(kernel) or not _plainly(kernel.base_kernel):
-        return None
-    shape = _shape(kernel.base_kernel)
-    usual = type(kernel.raw_outputscale_constraint) is Positive
-    if shape is None or not usual or type(kernel.base_kernel.raw_lengthscale_constraint) is not Positive:
+    shape = stationary(kernel)
+    if shape is None:
         return None
     return _Scaled(shape, f"{name}.raw_outputscale", f"{name}.base_kernel.raw_lengthscale")
 

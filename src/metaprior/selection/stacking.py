@@ -39,14 +39,36 @@ def least_squares_weights(
     means: Float[Tensor, "N k"], y: Float[Tensor, " N"], weight: Float[Tensor, " N"]
 ) -> Float[Tensor, " k"]:
     """The weights, none negative and 1 together, of the combined mean with the least squared error."""
-    from scipy.optimize import nnls  # a tenth of a second, for those who need it
-
     residuals = (weight / weight.sum()).sqrt()[:, None] * (means - y[:, None])
     small = torch.linalg.qr(residuals / residuals.abs().max().clamp(min=1e-300), mode="r")[1]
     # of all multiples v of w, `|Rv|² + (1ᵀv − 1)²` is least at `|Rw|² / (1 + |Rw|²)`: it ranks w as its error does
     rows = torch.cat([small, torch.ones_like(small[:1])])
-    found = torch.from_numpy(nnls(rows.numpy(), (torch.arange(len(rows)) == len(small)).double().numpy())[0])
+    found = _without_negatives(rows.mT @ rows, rows[-1])
     return found / found.sum()
+
+
+def _without_negatives(A: Float[Tensor, "k k"], b: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
+    """The least `wᵀAw − 2bᵀw` with no weight below 0, by Lawson and Hanson's active sets.
+
+    SciPy has it too, in a module that takes longer to import than a small table takes to fit.
+    """
+    w, free = torch.zeros_like(b), torch.zeros_like(b, dtype=torch.bool)
+    for _ in range(3 * len(b)):
+        slope = torch.where(free, -torch.inf, b - A @ w)
+        if float(slope.max()) <= 1e-10 * float(b.abs().max()):
+            break
+        free[slope.argmax()] = True
+        while True:
+            aim = torch.zeros_like(w)
+            aim[free] = torch.linalg.lstsq(A[free][:, free], b[free], driver="gelsd").solution
+            low = free & (aim <= 0)
+            if not bool(low.any()):
+                break
+            w = w + (aim - w) * float((w[low] / (w[low] - aim[low])).min())
+            free &= w > 1e-14
+            w = torch.where(free, w, 0.0)
+        w = aim
+    return w
 
 
 def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:

@@ -172,14 +172,12 @@ def on_one_grid(tasks: Tasks) -> bool:
     return all(bool((part == tasks.x[:n]).all()) for part in parts)
 
 
-def groups_of_inputs(tasks: Tasks) -> list[Int[Tensor, "c n"]]:
-    """The rows of tasks that have the same inputs, in one common order; of every task that has its own, its rows."""
+def groups_of_inputs(tasks: Tasks) -> tuple[list[Int[Tensor, "c n"]], Int[Tensor, " k"]]:
+    """The rows of tasks that have the same inputs, in one common order; and which tasks have inputs of their own."""
     if on_one_grid(tasks):
-        return [torch.arange(len(tasks.x)).view(len(tasks), -1)]
-    shared, rest = _groups(tasks)
-    offsets = tasks.offsets.tolist()
-    alone = [torch.arange(offsets[i], offsets[i + 1])[None] for i in rest.tolist()]
-    return [*(rows for _, rows in shared), *alone]
+        return [torch.arange(len(tasks.x)).view(len(tasks), -1)], torch.zeros(0, dtype=torch.int64)
+    shared, alone = _groups(tasks)
+    return [rows for _, rows in shared], alone
 
 
 def _groups(tasks: Tasks) -> tuple[list[tuple[Tensor, Tensor]], Int[Tensor, " k"]]:
