@@ -332,7 +332,8 @@ def _maximise(stack: Stack, expected: _Expected, floor: Float[Tensor, " o"]) -> 
     pairs = S.permute(0, 1, 3, 4, 2).reshape(o, -1, k) @ stack.gram  # Σ S ⊗ G, entry by entry
     A = pairs.view(o, i, s, s, q, q).transpose(3, 4).reshape(o, i, s * q, s * q)
     L, info = torch.linalg.cholesky_ex(A)
-    C = torch.cholesky_solve(R.reshape(o, i, s * q, 1), L).view(o, i, s, q)
+    half = torch.linalg.solve_triangular(L, R.reshape(o, i, s * q, 1), upper=False)
+    C = torch.linalg.solve_triangular(L.mT, half, upper=True).view(o, i, s, q)  # `cholesky_solve` would copy L
     noise = (weights.squares - (C * R).sum((2, 3))) / weights.values
     spread, own = torch.linalg.cholesky_ex(S[..., p:, p:].sum(2) / (p * weights.tasks)[..., None, None])
     W = torch.where(own[..., None, None] > 0, C[:, :, p:], spread.mT @ C[:, :, p:])
