@@ -84,8 +84,8 @@ def tried_slowly(fpca: FPCA, tasks: Tasks) -> list[Tried]:
 
 
 def test_tables_together_are_what_each_is_alone():
-    """The same choice and at least the evidence, and the same curves, as by the slow way."""
-    methods = {name: FPCA(**options(tasks), tolerance=1e-9, max_steps=5000) for name, tasks in TABLES.items()}
+    """The same choice and evidence, and the same curves, as by the slow way."""
+    methods = {name: FPCA(**options(tasks)) for name, tasks in TABLES.items()}
     FPCA.fit_many(list(methods.values()), list(TABLES.values()))
     for name, fpca in methods.items():
         tasks = in_order(fpca.scaler_.scale(TABLES[name]))
@@ -98,17 +98,17 @@ def test_tables_together_are_what_each_is_alone():
             assert [x.held_out_evidence for x in both] == pytest.approx([slowly[x[:2]] for x in both], abs=1e-6), name
         chosen = best(fpca.tried_)
         assert slowly[chosen[:2]] == pytest.approx(max(slowly.values()), abs=1e-3), name
-        fit = fit_em(Designs.of(fpca.basis_, tasks), fpca.rank_, tolerance=1e-9, max_steps=20_000)
+        fit = fit_em(Designs.of(fpca.basis_, tasks), fpca.rank_)
         units = float(fpca.scaler_.log_jacobian(tasks).sum())
         assert (fpca.evidence_[-1] - units) / tasks.y.numel() == pytest.approx(
             fit.evidence[-1] / tasks.y.numel(), abs=1e-5
         ), name
         x = tasks.x[:10]
         assert fpca.mean_function(x).numpy() == pytest.approx(
-            fpca.scaler_.unscale_mean(fpca.basis_(x) @ fit.model.mean).numpy(), abs=0.02
+            fpca.scaler_.unscale_mean(fpca.basis_(x) @ fit.model.mean).numpy(), abs=1e-5
         ), name
         values, ours = fpca.basis_(x) @ fit.model.loadings, fpca.basis_(x) @ fpca._model.loadings
-        assert (ours @ ours.mT).numpy() == pytest.approx((values @ values.mT).numpy(), abs=0.02), name
+        assert (ours @ ours.mT).numpy() == pytest.approx((values @ values.mT).numpy(), abs=1e-5), name
 
 
 @irregular
@@ -137,22 +137,6 @@ def test_a_step_together_is_a_step_alone(name):
         assert found[:p].mT.numpy() == pytest.approx(fit.model.mean.numpy(), abs=1e-6)
         both = [W @ W.mT for W in (found[p:].mT, fit.model.loadings)]
         assert both[0].numpy() == pytest.approx(both[1].numpy(), abs=1e-6)
-
-
-@irregular
-def test_leaps_never_lower_the_evidence_and_end_no_lower(name):
-    tasks = TABLES[name]
-    basis = FPCA()._basis(tasks.x, 3 if tasks.d == 2 else 6)
-    stack, floor = Stack.of([Curves.whole(tasks)], [basis]), torch.tensor([1e-6]).double()
-    start = starts(stack, floor).models(3)
-    plain, leaping = (
-        fit_together(stack, start, floor=floor, tolerance=1e-7, max_steps=3000, leap=leap) for leap in (False, True)
-    )
-    trace = leaping.evidence[:, 0, 0]
-    assert float(trace.diff().min()) > -1e-9 * float(trace.abs().max())
-    assert float(trace[-1]) > float(plain.evidence[-1, 0, 0]) - 1e-4 * tasks.y.numel()
-    assert len(trace) <= len(plain.evidence)
-    assert bool(leaping.converged.all())
 
 
 def test_few_models_at_a_time_are_all_models_at_once(monkeypatch):

@@ -6,7 +6,6 @@ its own end. The steps are those of `learning/em.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,9 +20,6 @@ from metaprior.learning.stacks import Stack
 
 MOST_ENTRIES = 20_000_000
 """Numbers that the models of one batch may hold; fewer learn at a time where they would be more."""
-
-PATIENT = 12
-"""Steps before the first leap: most models have ended by then."""
 
 NO_BASIS, NO_SCORES, NOT_FINITE = 1, 2, 3
 """Why a model cannot be learned: `error_of` has it in words."""
@@ -128,28 +124,19 @@ def starts(stack: Stack, floor: Float[Tensor, " o"]) -> Start:
 @torch.no_grad()
 @numerical(COMPONENTS)
 def fit_together(
-    stack: Stack,
-    start: Models,
-    *,
-    floor: Float[Tensor, " o"],
-    tolerance: float,
-    max_steps: int = 500,
-    leap: bool = False,
+    stack: Stack, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int = 500
 ) -> Learned:
-    """EM of each model until a step gains less than `tolerance` of evidence per value. floor: the least noise.
-
-    leap: get there sooner, where that takes many steps. It also gets further than steps that hardly gain would have.
-    """
+    """EM of each model until a step gains less than `tolerance` of evidence per value. floor: the least noise."""
     (o, i, k, t, q, _), s = stack.shape, start.coefficients.shape[2]
     if o * i > 1 and o * i * ((q * s) ** 2 + k * (2 * q * q + s * (q + s + 2 * t))) > MOST_ENTRIES:
-        return _in_two(stack, start, floor=floor, tolerance=tolerance, max_steps=max_steps, leap=leap)
+        return _in_two(stack, start, floor=floor, tolerance=tolerance, max_steps=max_steps)
     running = _Running(stack, start, floor)
-    for step in range(max_steps):
+    for _ in range(max_steps):
         expected = _expect(running.stack, running.models)
         running.judge(expected, tolerance)
         if not len(running.open):
             return running.learned(o, i)
-        running.advance(*_maximise(running.stack, expected, running.floor), leap=leap and step >= PATIENT)
+        running.advance(*_maximise(running.stack, expected, running.floor))
     running.end()
     return running.learned(o, i)
 
@@ -166,9 +153,7 @@ def evidence_together(stack: Stack, models: Models) -> Float[Tensor, "o i"]:
     return torch.where(expected.failed, torch.nan, expected.evidence)
 
 
-def _in_two(
-    stack: Stack, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int, leap: bool
-) -> Learned:
+def _in_two(stack: Stack, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int) -> Learned:
     """Half of the models after the other half."""
     o, i = stack.shape[:2]
     along = 0 if o > 1 else 1
@@ -176,7 +161,7 @@ def _in_two(
     for at in torch.arange(o if o > 1 else i).tensor_split(2):
         half = stack.tables(at) if o > 1 else stack.models(int(at[0]), int(at[-1]) + 1)
         began, least = Models(*(part.index_select(along, at) for part in start)), floor[at] if o > 1 else floor
-        found.append(fit_together(half, began, floor=least, tolerance=tolerance, max_steps=max_steps, leap=leap))
+        found.append(fit_together(half, began, floor=least, tolerance=tolerance, max_steps=max_steps))
     models = Models(*(torch.cat(part, along) for part in zip(*(one.models for one in found), strict=True)))
     steps = max(len(one.evidence) for one in found)
     traces = [pad(one.evidence, (0, 0, 0, 0, 0, steps - len(one.evidence)), value=torch.nan) for one in found]
@@ -185,11 +170,7 @@ def _in_two(
 
 
 class _Running:
-    """Models on their way. Those that have come to their end are kept, and leave the batch when they are many.
-
-    Of three steps in a row one can tell where they lead (Varadhan and Roland 2008), and every third is followed by a
-    leap there; a model that finds less evidence than before goes back. Only a step of EM's own is a reason to end.
-    """
+    """Models on their way. Those that have come to their end are kept, and leave the batch when they are many."""
 
     def __init__(self, stack: Stack, start: Models, floor: Float[Tensor, " o"]) -> None:
         (o, i), (s, q) = stack.shape[:2], start.coefficients.shape[2:]
@@ -200,53 +181,36 @@ class _Running:
         self.trace: list[tuple[Tensor, Tensor]] = []
         self.which = torch.arange(o * i)  # the place of each model of the batch among all of them
         self.open = torch.arange(o * i)  # the places in the batch of those that have not ended
-        self.last = torch.full((o, i), -torch.inf, dtype=torch.float64)
-        self.path = [start]
-        self.before_leap: Models | None = None
-        self.reach = torch.full((o, i), 4.0, dtype=torch.float64)
+        self.last = torch.full((o * i,), -torch.inf, dtype=torch.float64)
 
     def judge(self, expected: _Expected, tolerance: float) -> None:
         """Close the models whose last step gained too little, and those that have no evidence."""
-        evidence = torch.where(expected.failed, torch.nan, expected.evidence)
-        gain = evidence - self.last
-        if self.before_leap is not None:
-            self.back = ~(gain >= 0)
-            self.last = torch.where(self.back, self.last, evidence)
-            self.reach = torch.where(self.back, 1.0 + 0.25 * (self.reach - 1.0), 2.0 * self.reach)
-            self._note(self.last)
-            return
+        evidence, failed = expected.evidence.flatten(), expected.failed.flatten()
+        gained = (evidence - self.last >= tolerance * self.stack.learn.values.flatten()) & ~failed  # NaN has not
         self.last = evidence
         self._note(evidence)
-        ended = ~(gain >= tolerance * self.stack.learn.values).flatten()[self.open]
+        ended = ~gained[self.open]
         if bool(ended.any()):
             done = self.open[ended]
-            at, fine = self.which[done], evidence.flatten()[done].isfinite()
-            why = torch.where(expected.failed.flatten()[done], NO_SCORES, NOT_FINITE)
+            at, fine = self.which[done], evidence[done].isfinite() & ~failed[done]
+            why = torch.where(failed[done], NO_SCORES, NOT_FINITE)
             self.converged[at], self.failure[at] = fine, torch.where(fine, 0, why)
             self._keep(done)
             self.open = self.open[~ended]
 
-    def advance(self, models: Models, failed: Bool[Tensor, "o i"], *, leap: bool) -> None:
-        """Take a step, or a leap after it; when half of the models have ended, go on without them."""
-        if self.before_leap is not None:
-            models = Models(*(_where(self.back, old, new) for old, new in zip(self.before_leap, models, strict=True)))
-            failed = failed & ~self.back
-            self.before_leap, self.path = None, []
+    def advance(self, models: Models, failed: Bool[Tensor, "o i"]) -> None:
+        """Take a step; when half of the models have ended, go on without them."""
         self.models = models
-        self.path = [*self.path[-2:], models]
-        failing = failed.flatten()[self.open]
-        if bool(failing.any()):
+        if bool(failed.any()):
+            failing = failed.flatten()[self.open]
             self.failure[self.which[self.open[failing]]] = NO_BASIS
             self.open = self.open[~failing]
         if 2 * len(self.open) <= len(self.which):
             self._leave()
-        if leap and len(self.path) == 3:
-            self.before_leap, self.models = self.models, _leapt(self.path, self.reach, self.floor)
 
     def end(self) -> None:
         """Out of steps: keep the models as they are."""
-        self.models = self.before_leap or self.models
-        self._note(_expect(self.stack, self.models).evidence)
+        self._note(_expect(self.stack, self.models).evidence.flatten())
         self._keep(self.open)
 
     def learned(self, o: int, i: int) -> Learned:
@@ -261,34 +225,16 @@ class _Running:
         """Go on with the open models alone."""
         left, i = self.open, self.stack.shape[1]
         self.stack, self.floor = self.stack.single(left), self.floor[left // i]
-        self.models, *self.path = (
-            Models(*(part.flatten(0, 1)[left][:, None] for part in models)) for models in (self.models, *self.path)
-        )
-        self.last, self.reach = (part.flatten()[left][:, None] for part in (self.last, self.reach))
-        self.which, self.open = self.which[left], torch.arange(len(left))
+        self.models = Models(*(part.flatten(0, 1)[left][:, None] for part in self.models))
+        self.which, self.last, self.open = self.which[left], self.last[left], torch.arange(len(left))
 
-    def _note(self, evidence: Float[Tensor, "o i"]) -> None:
-        self.trace.append((self.which[self.open], evidence.flatten()[self.open]))
+    def _note(self, evidence: Float[Tensor, " n"]) -> None:
+        self.trace.append((self.which[self.open], evidence[self.open]))
 
     def _keep(self, some: Int[Tensor, " n"]) -> None:
         at = self.which[some]
         self.kept.coefficients[at] = self.models.coefficients.flatten(0, 1)[some]
         self.kept.noise[at] = self.models.noise.flatten()[some]
-
-
-def _leapt(path: Sequence[Models], reach: Float[Tensor, "o i"], floor: Float[Tensor, " o"]) -> Models:
-    """Where three models in a row lead: `θ₀ + 2αr + α²v`, α times as far as one step of length r turns by v."""
-    (first, a), (second, b), (third, c) = ((one.coefficients, one.noise.log()) for one in path)
-    step, turn = second - first, third - 2 * second + first
-    ratio = step.square().sum((2, 3)) / turn.square().sum((2, 3)).clamp(min=torch.finfo(step.dtype).tiny)
-    far = ratio.sqrt().clamp(min=1.0).minimum(reach)
-    noise = (a + 2 * far * (b - a) + far.square() * (c - 2 * b + a)).exp().maximum(floor[:, None])
-    far = far[..., None, None]
-    return Models(first + 2 * far * step + far.square() * turn, noise)
-
-
-def _where(condition: Bool[Tensor, "o i"], one: Tensor, other: Tensor) -> Tensor:
-    return torch.where(condition.view(*condition.shape, *[1] * (one.ndim - 2)), one, other)
 
 
 class _Expected(NamedTuple):
@@ -332,7 +278,8 @@ def _maximise(stack: Stack, expected: _Expected, floor: Float[Tensor, " o"]) -> 
     pairs = S.permute(0, 1, 3, 4, 2).reshape(o, -1, k) @ stack.gram  # Σ S ⊗ G, entry by entry
     A = pairs.view(o, i, s, s, q, q).transpose(3, 4).reshape(o, i, s * q, s * q)
     L, info = torch.linalg.cholesky_ex(A)
-    C = torch.cholesky_solve(R.reshape(o, i, s * q, 1), L).view(o, i, s, q)
+    half = torch.linalg.solve_triangular(L, R.reshape(o, i, s * q, 1), upper=False)
+    C = torch.linalg.solve_triangular(L.mT, half, upper=True).view(o, i, s, q)  # `cholesky_solve` would copy L
     noise = (weights.squares - (C * R).sum((2, 3))) / weights.values
     spread, own = torch.linalg.cholesky_ex(S[..., p:, p:].sum(2) / (p * weights.tasks)[..., None, None])
     W = torch.where(own[..., None, None] > 0, C[:, :, p:], spread.mT @ C[:, :, p:])

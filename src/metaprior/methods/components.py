@@ -209,7 +209,7 @@ def _until_the_end(wanted: Sequence[Wanted]) -> list[Fit]:
     for n, rank in enumerate(ranks):
         began.coefficients[n, :, p + rank :] = 0.0  # a component of nothing stays nothing
     tolerance, max_steps = wanted[0].tolerance, wanted[0].max_steps
-    learned = fit_together(stack, began, floor=floor, tolerance=tolerance, max_steps=max_steps, leap=True)
+    learned = fit_together(stack, began, floor=floor, tolerance=tolerance, max_steps=max_steps)
     return [learned.fit(n, p, rank) for n, rank in enumerate(ranks)]
 
 
