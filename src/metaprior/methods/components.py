@@ -64,12 +64,15 @@ class Search:
     given: bool  # the only size there is: what goes wrong with it is an error
     tried: list[Tried] = field(default_factory=list)
     done: int = 0
+    over: bool = False
 
     @property
     def open(self) -> bool:
-        """Whether there is a next size to try: not after one that was no better."""
-        return self.done < len(self.sizes) and (
-            not self.tried or self.done - 1 <= self.sizes.index(best(self.tried).size)
+        """Whether there is a next size to try: not after one that was no better, or more than the curves determine."""
+        return (
+            not self.over
+            and self.done < len(self.sizes)
+            and (not self.tried or self.done - 1 <= self.sizes.index(best(self.tried).size))
         )
 
     def ranks(self, size: int) -> list[int]:
@@ -104,7 +107,7 @@ class _Climb:
         """A fold does not determine so many functions."""
         if self.search.given:
             raise error_of(failure)
-        self.open = False
+        self.open, self.search.over = False, self.best == -math.inf
 
 
 def best(tried: Sequence[Tried]) -> Tried:
