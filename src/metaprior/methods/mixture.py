@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +27,7 @@ from metaprior.inference import (
     conditioned,
     evidences,
 )
-from metaprior.learning import Designs, KindsFit, MixedEffects, TaskDesigns, fit_em, fit_kinds, k_means, kind_evidences
+from metaprior.learning import AnyDesigns, KindsEM, KindsFit, MixedEffects, designs_of, k_means
 from metaprior.priors import Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import some_of, to_stop_by
@@ -45,6 +46,12 @@ SMALLER = (10, 5, 3)
 
 SOME = 2_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
+
+BRIEF, ROUNDS = 4, 15
+"""Rounds of EM after which candidates are compared, and of those that can still win."""
+
+CLEARLY = 3.0
+"""Standard errors of the difference between two candidates, over the held-out tasks, from which on it is clear."""
 
 UNLIKELY = 1e-5
 """A kind of less probability than this, given a task's context, has no say in its prediction."""
@@ -98,12 +105,10 @@ class Mixture(KeptMethod):
             training = some_of(training, SOME, self.seed)
         chosen, fit = self._in_a_basis(scaled, training, judge)
         if training is not scaled:
-            designs = TaskDesigns.of(self.basis_, scaled)
-            places = self._places(scaled, designs)
             with suppress(
                 DataError, NumericalError
             ):  # kinds that the training tasks determine may fall otherwise with all of them
-                fit = self._fit(designs, places, chosen.kinds, chosen.rank)
+                fit = self._from_all(scaled, fit, chosen.rank)
         self.notes_ = fit.notes
         self._set(fit.models, fit.shares)
         self.trained_on_ = TrainedOn.of(tasks)
@@ -124,39 +129,43 @@ class Mixture(KeptMethod):
         raise AssertionError  # there is one size or more
 
     def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
-        """More and more kinds, as long as the evidence of held-out tasks rises."""
-        designs, judged = TaskDesigns.of(self.basis_, training), TaskDesigns.of(self.basis_, judge)
-        places = self._places(training, designs)
+        """More and more kinds, as long as the evidence of held-out tasks rises; a few rounds tell who cannot win."""
+        designs, judged = (designs_of(self.basis_, tasks, self._floor) for tasks in (training, judge))
+        places = self._places(designs)
         label = self.progress if isinstance(self.progress, str) else "mixture"
         counts, ranks = self._counts(len(training)), self._ranks()
-        self.tried_: list[TriedKinds] = []
-        best: tuple[TriedKinds, KindsFit] | None = None
+        tried: list[_Candidate] = []
+        best: _Candidate | None = None
         with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
             for count in counts:
-                found = []
+                start, found = k_means(places, count, self.seed), []
                 for rank in ranks:
                     try:
-                        fit = self._fit(designs, places, count, rank)
+                        one = _Candidate(count, rank, KindsEM(designs, start, rank, self._floor), judged)
+                        found.append(one.advanced(BRIEF))
                     except (DataError, NumericalError):
                         if best is None:
                             raise
                         break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
-                    shares = torch.tensor(fit.shares, dtype=torch.float64).log()
-                    log_joint = shares + kind_evidences(judged, fit.models)
-                    found.append((TriedKinds(count, rank, float(log_joint.logsumexp(1).sum()) / judge.y.numel()), fit))
                     advance(f"{count} kinds of rank {rank}")
-                self.tried_ += [tried for tried, _ in found]
+                tried += found
                 if len(found) < len(ranks):
                     break
-                here = max(found, key=lambda pair: pair[0].held_out_evidence)
-                if best is not None and here[0].held_out_evidence <= best[0].held_out_evidence:
+                here = max(found, key=lambda one: one.mean)
+                if best is not None and here.mean <= best.mean:
                     break
-                best, ranks = here, [rank for rank in self._ranks() if rank <= here[0].rank][-2:]
-        assert best is not None
-        return best
+                best, ranks = here, [rank for rank in self._ranks() if rank <= here.rank][-2:]
+        chosen = _best_of(tried)
+        self.tried_ = [TriedKinds(one.kinds, one.rank, one.mean) for one in tried]
+        return TriedKinds(chosen.kinds, chosen.rank, chosen.mean), chosen.em.fit
 
-    def _fit(self, designs: TaskDesigns, places: Float[Tensor, "m r"], kinds: int, rank: int) -> KindsFit:
-        return fit_kinds(designs, k_means(places, kinds, self.seed), rank, floor=self._floor)
+    def _from_all(self, tasks: Tasks, found: KindsFit, rank: int) -> KindsFit:
+        """The chosen kinds learned on from all tasks."""
+        designs = designs_of(self.basis_, tasks, self._floor)
+        shares = torch.tensor(found.shares, dtype=torch.float64).log()
+        responsible = torch.softmax(shares + designs.evidences(found.models), 1)
+        fit = KindsEM(designs, responsible, rank, self._floor, found.models).advance(ROUNDS).fit
+        return fit._replace(notes=found.notes + fit.notes)
 
     def condition(self, context: Tasks) -> KindsConditional:
         """Each task under every kind, by how probable that is given the context."""
@@ -236,18 +245,54 @@ class Mixture(KeptMethod):
         return [count for count in COUNTS if count == 1 or count * TASKS_PER_KIND <= tasks]
 
     def _ranks(self) -> list[int]:
-        return [
-            min(rank, self.basis_.size) for rank in ([self.rank] if isinstance(self.rank, int) else sorted(self.rank))
-        ]
+        given = [self.rank] if isinstance(self.rank, int) else self.rank
+        return sorted({min(rank, self.basis_.size) for rank in given})
 
     @numerical("where the tasks lie among each other")
-    def _places(self, tasks: Tasks, designs: TaskDesigns) -> Float[Tensor, "m r"]:
+    def _places(self, designs: AnyDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
-        rank = min(16, self.basis_.size, len(tasks) - 1)
-        model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
-        scores, scale = designs.scores(model), model.loadings.norm(dim=0).repeat_interleave(tasks.p)
-        places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
+        model = designs.single(min(16, self.basis_.size, len(designs) - 1), self._floor)
+        scores, scale = designs.scores(model), model.loadings.norm(dim=0).repeat_interleave(model.mean.shape[1])
+        places: Tensor = scores.reshape(len(designs), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
+
+
+class _Candidate:
+    """A number of kinds and a rank on the way, with the evidence of each held-out task so far."""
+
+    def __init__(self, kinds: int, rank: int, em: KindsEM, judged: AnyDesigns) -> None:
+        self.kinds, self.rank, self.em, self.judged = kinds, rank, em, judged
+
+    def advanced(self, rounds: int) -> Self:
+        """The same after so many rounds in all."""
+        fit = self.em.advance(rounds).fit
+        shares = torch.tensor(fit.shares, dtype=torch.float64).log()
+        self.evidence = (shares + self.judged.evidences(fit.models)).logsumexp(1)
+        self.mean = float(self.evidence.sum()) / self.judged.values
+        return self
+
+    def cannot_win(self, best: _Candidate) -> bool:
+        """Whether held-out tasks say clearly that another is better."""
+        gap = best.evidence - self.evidence
+        error = float(gap.std()) / math.sqrt(len(gap)) if len(gap) > 1 else math.inf
+        return float(gap.mean()) > CLEARLY * error
+
+
+def _best_of(tried: Sequence[_Candidate]) -> _Candidate:
+    """The best when all who can win have come to their end."""
+    first, *others = sorted(tried, key=lambda one: -one.mean)
+    brief = copy(first)
+    ended, failed = [], []
+    for one in (first, *others):
+        if ended and one.cannot_win(brief):
+            continue
+        try:
+            ended.append(one.advanced(ROUNDS))
+        except (DataError, NumericalError) as error:  # it was determined for a while
+            failed.append(error)
+    if not ended:
+        raise failed[0]
+    return max(ended, key=lambda one: one.mean)
 
 
 class KindsConditional(Conditional["KindsPosterior"]):
