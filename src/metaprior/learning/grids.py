@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -65,16 +65,21 @@ class GridDesigns:
     def of(basis: Basis, tasks: Tasks, least_noise: float = 0.0) -> GridDesigns:
         """Of all tasks. least_noise: no model that is asked about has less."""
         m, n, p = len(tasks), int(tasks.sizes[0]), tasks.p
-        B, rows = basis(tasks.x[:n]), tasks.y.view(m, n, p).mT.reshape(-1, n)
-        outside = torch.zeros(m, dtype=torch.float64)
-        if n > basis.size:  # else the values themselves serve: Q = I
+        B, found = basis(tasks.x[:n]), GridDesigns.of_values(tasks.y.view(m, n, p))
+        if n > basis.size:
             Q, B = torch.linalg.qr(B)
-            inside = rows @ Q
-            gone = rows.square().sum(1) - inside.square().sum(1)
-            outside, rows = gone.clamp(min=0.0).view(m, p).sum(1), inside
-        if rows.numel() > MANY and least_noise >= SINGLE:
-            rows = rows.float()
-        return GridDesigns(B, rows, outside, n, p)
+            inside = found.rows @ Q
+            gone = found.rows.square().sum(1) - inside.square().sum(1)
+            found = replace(found, rows=inside, outside=gone.clamp(min=0.0).view(m, p).sum(1))
+        rows = found.rows.float() if found.rows.numel() > MANY and least_noise >= SINGLE else found.rows
+        return replace(found, root=B, rows=rows)
+
+    @staticmethod
+    def of_values(y: Float[Tensor, "m n p"]) -> GridDesigns:
+        """Of tasks with these values on a grid, which are their coordinates themselves: Q = I."""
+        m, n, p = y.shape
+        outside, eye = torch.zeros(m, dtype=torch.float64), torch.eye(n, dtype=torch.float64)
+        return GridDesigns(eye, y.mT.reshape(-1, n), outside, n, p)
 
     def __len__(self) -> int:
         return len(self.outside)
@@ -120,31 +125,25 @@ class GridDesigns:
         """The evidence of each task under a model."""
         return self.evidences([model])[:, 0]
 
-    def scores(self, model: MixedEffects | GridKind) -> Float[Tensor, "m r p"]:
-        """The mean of each task's scores z, given its points."""
-        mean, W, noise, _ = self._placed(model)
-        inverse = torch.linalg.inv(W.mT @ W + noise * torch.eye(W.shape[1], dtype=W.dtype))
-        through = W @ inverse
-        parts = [(part @ through.to(part)).double() for part in self.rows.split(AT_ONCE)]
-        found: Tensor = torch.cat(parts).view(len(self), self.p, -1) - (mean.mT @ through)
-        return found.mT
-
     @numerical("the mean function and the components of a kind")
     def maximised(
-        self, weights: Float[Tensor, " m"], rank: int, floor: float, kind: GridKind | MixedEffects | None = None
+        self, weights: Float[Tensor, " m"], rank: int, floor: float, kind: GridKind | None = None
     ) -> GridKind:
         """The kind that weighted tasks are best explained by; kind: what it was, to go on from there."""
         mean, scatter, total = self._moments(weights)
-        span = kind.span if isinstance(kind, GridKind) else None
+        span = None if kind is None else kind.span
         values, vectors = self._leading(scatter, rank, span)
         left = self.n - rank
         noise = max((total - float(values[:rank].sum())) / left, floor) if left > 0 else floor
         loadings = vectors[:, :rank] * (values[:rank] - noise).clamp(min=0.0).sqrt()
         return GridKind(mean, loadings, noise, vectors if vectors.shape[1] < len(scatter) else None)
 
-    def single(self, rank: int, floor: float) -> GridKind:
-        """One model for all tasks."""
-        return self.maximised(torch.ones(len(self), dtype=torch.float64), rank, floor)
+    def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "c r"]]:
+        """The mean of each task's scores under one model for all, and its loadings."""
+        mean, W, noise, _ = self.maximised(torch.ones(len(self), dtype=torch.float64), rank, floor)
+        through = W / (W.square().sum(0) + noise)  # the loadings are orthogonal
+        parts = [(part @ through.to(part)).double() for part in self.rows.split(AT_ONCE)]
+        return (torch.cat(parts).view(len(self), self.p, -1) - mean.mT @ through).mT, W
 
     @property
     def values(self) -> float:
@@ -199,9 +198,9 @@ class GridDesigns:
         if SEVERAL * count > len(scatter):
             values, vectors = torch.linalg.eigh(scatter)
             return values.flip(0).clamp(min=0.0), vectors.flip(1)
-        first = span is None or span.shape[1] < count
-        vectors = self._common[:, :count] if first else span[:, :count]
-        for _ in range(FIRST_TURNS if first else TURNS):
+        known = span is not None and span.shape[1] >= count
+        vectors = span[:, :count] if span is not None and known else self._common[:, :count]
+        for _ in range(TURNS if known else FIRST_TURNS):
             vectors = torch.linalg.qr(scatter @ vectors)[0]
         values, turned = torch.linalg.eigh(vectors.mT @ (scatter @ vectors))
         return values.flip(0).clamp(min=0.0), vectors @ turned.flip(1)
@@ -210,7 +209,8 @@ class GridDesigns:
     def _common(self) -> Float[Tensor, "q q"]:
         """The directions in which all tasks together vary, the leading first."""
         _, scatter, _ = self._moments(torch.ones(len(self), dtype=torch.float64))
-        return torch.linalg.eigh(scatter)[1].flip(1)
+        vectors: Tensor = torch.linalg.eigh(scatter).eigenvectors
+        return vectors.flip(1)
 
     def _check_determined(self) -> None:
         singular = len(self.root) < self.root.shape[1]

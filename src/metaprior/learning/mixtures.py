@@ -31,8 +31,7 @@ INNER = 3
 """EM steps of each kind's own model in one round, where it has no closed form."""
 
 ENOUGH = 1e-4
-"""Of the evidence: a round that gains less is the last."""
-
+"""Of evidence per value: a round that gains less is the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +81,6 @@ class TaskDesigns:
         """The evidence of each task under each model."""
         return torch.stack([self.evidence(model) for model in models], 1)
 
-    def scores(self, model: MixedEffects) -> Float[Tensor, "m r p"]:
-        """The mean of each task's scores z, given its points."""
-        residual = self.projected - self.gram @ model.mean
-        return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram))
-
     def maximised(
         self, weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None = None
     ) -> MixedEffects:
@@ -95,10 +89,12 @@ class TaskDesigns:
         steps = INNER if start is not None else 10 * INNER
         return fit_em(self.weighted(weights), rank, start=start, floor=floor, max_steps=steps).model
 
-    def single(self, rank: int, floor: float) -> MixedEffects:
-        """One model for all tasks, roughly."""
-        weights = torch.ones(len(self), dtype=torch.float64)
-        return fit_em(self.weighted(weights), rank, floor=floor, tolerance=1e-3).model
+    def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "q r"]]:
+        """The mean of each task's scores under one model for all (roughly the best), and its loadings."""
+        everything = self.weighted(torch.ones(len(self), dtype=torch.float64))
+        model = fit_em(everything, rank, floor=floor, tolerance=1e-3).model
+        residual = self.projected - self.gram @ model.mean
+        return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram)), model.loadings
 
     @property
     def values(self) -> float:
@@ -128,21 +124,14 @@ class KindsFit(NamedTuple):
 
 
 class KindsEM:
-    """EM from given responsibilities, some rounds at a time. Each fits every kind to the tasks by how much they are of it.
+    """EM from given responsibilities, some rounds at a time.
 
-    models: what the kinds were, to go on from.
+    Each round fits every kind to the tasks by how much they are of it.
     """
 
-    def __init__(
-        self,
-        designs: AnyDesigns,
-        start: Float[Tensor, "m c"],
-        rank: int,
-        floor: float,
-        models: Sequence[MixedEffects] | None = None,
-    ) -> None:
+    def __init__(self, designs: AnyDesigns, start: Float[Tensor, "m c"], rank: int, floor: float) -> None:
         self.designs, self.responsible, self.rank, self.floor = designs, start, rank, floor
-        self.models: list[Any] = [None] * start.shape[1] if models is None else list(models)
+        self.models: list[Any] = [None] * start.shape[1]
         self.evidence: list[float] = []
         self.notes: list[str] = []
         self.converged = False
@@ -161,9 +150,11 @@ class KindsEM:
             log_joint = (sizes / len(self.designs)).log() + self.designs.evidences(self.models)
             self.evidence.append(float(log_joint.logsumexp(1).sum()))
             if not math.isfinite(self.evidence[-1]):
-                raise NumericalError("the evidence of the tasks is not finite under any kind: values too large, or NaN.")
+                raise NumericalError(
+                    "the evidence of the tasks is not finite under any kind: values too large, or NaN."
+                )
             self.responsible = torch.softmax(log_joint, 1)
-            self.converged = len(self.evidence) > 1 and self.gain < ENOUGH * abs(self.evidence[-1])
+            self.converged = len(self.evidence) > 1 and self.gain < ENOUGH * self.designs.values
         return self
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -20,18 +20,20 @@ from metaprior.inference import (
     Evidence,
     Gathered,
     GaussianConditional,
+    GaussianPosterior,
     KeptMethod,
     MixturePosterior,
     Posterior,
-    UserConditional,
+    UserPosterior,
+    check_fits,
     conditioned,
     evidences,
 )
-from metaprior.learning import AnyDesigns, KindsEM, KindsFit, MixedEffects, designs_of, k_means
-from metaprior.priors import Basis, described_basis, make_basis
+from metaprior.learning import AnyDesigns, GridDesigns, GridKind, KindsEM, KindsFit, MixedEffects, designs_of, k_means
+from metaprior.priors import AtPoints, Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import some_of, to_stop_by
-from metaprior.tasks import Scaler, Tasks, TrainedOn, on_one_grid, rounding_variance
+from metaprior.tasks import Inputs, Scaler, SharedInputs, Tasks, TrainedOn, batches, on_one_grid, rounding_variance
 
 COUNTS = (1, 2, 3, 5, 8, 12, 20, 30)
 """Numbers of kinds to choose from, as long as held-out evidence rises and there are tasks enough for each."""
@@ -77,6 +79,7 @@ class Mixture(KeptMethod):
     fitted_as = "models_"
     scaler_: Scaler
     basis_: Basis
+    _said: tuple[Tensor, list[AtPoints]] | None = None
 
     def __init__(
         self,
@@ -118,9 +121,10 @@ class Mixture(KeptMethod):
 
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
         """The choice in as large a basis as so few tasks determine."""
-        sizes = self._sizes(scaled)
+        x = scaled.x[: int(scaled.sizes[0])] if on_one_grid(scaled) else scaled.x  # the others are at the same places
+        sizes = self._sizes(scaled, x)
         for size in sizes:
-            self.basis_ = make_basis("spline", scaled.x, size)
+            self.basis_ = make_basis("spline", x, size)
             try:
                 return self._choose(training, judge)
             except (DataError, NumericalError):
@@ -164,13 +168,27 @@ class Mixture(KeptMethod):
         designs = designs_of(self.basis_, tasks, self._floor)
         shares = torch.tensor(found.shares, dtype=torch.float64).log()
         responsible = torch.softmax(shares + designs.evidences(found.models), 1)
-        fit = KindsEM(designs, responsible, rank, self._floor, found.models).advance(ROUNDS).fit
+        fit = KindsEM(designs, responsible, rank, self._floor).advance(ROUNDS).fit
         return fit._replace(notes=found.notes + fit.notes)
 
     def condition(self, context: Tasks) -> KindsConditional:
         """Each task under every kind, by how probable that is given the context."""
         self._check_fitted()
         return KindsConditional(self, context)
+
+    def at_each(self, x: Float[Tensor, "u d"]) -> list[AtPoints]:
+        """What each kind says of each point: the basis is evaluated once for all, and not again for the same points."""
+        if self._said is not None and torch.equal(self._said[0], x):
+            return self._said[1]
+        B, p = self.basis_(x), len(self.scaler_.y_shift)
+        columns = [torch.cat([model.mean, model.loadings], 1) for model in self.models_]
+        said = (B @ torch.cat(columns, 1)).split([part.shape[1] for part in columns], 1)
+        found = [
+            AtPoints(part[:, :p].contiguous(), part.new_full((len(x),), model.noise), part[:, p:].contiguous())
+            for part, model in zip(said, self.models_, strict=True)
+        ]
+        self._said = x, found
+        return found
 
     @torch.no_grad()
     def responsibilities(self, tasks: Tasks) -> Float[Tensor, "m c"]:
@@ -188,7 +206,16 @@ class Mixture(KeptMethod):
     @torch.no_grad()
     def _log_joint(self, scaled: Tasks) -> Float[Tensor, "m c"]:
         shares = torch.tensor(self.shares_, dtype=torch.float64).log()
+        check_fits(self.priors_[0], scaled)
+        first, *others = batches(scaled)
+        if isinstance(first, SharedInputs) and not others:  # a lone group holds its tasks in their order
+            return shares + GridDesigns.of_values(first.y).evidences(self._on_grid(first.inputs))
         return shares + torch.stack([found.total.detach() for found in evidences(self.priors_, scaled)], 1)
+
+    def _on_grid(self, inputs: Inputs) -> list[GridKind]:
+        said = [one.gather(inputs.index[0]) for one in self.at_each(inputs.distinct)]
+        kinds = zip(said, self.models_, strict=True)
+        return [GridKind(one.mean, one.features, model.noise, None) for one, model in kinds]
 
     def state(self) -> State:
         """Basis, kinds and shares, for a file."""
@@ -219,6 +246,7 @@ class Mixture(KeptMethod):
 
     def _set(self, models: Sequence[MixedEffects], shares: Sequence[float]) -> None:
         self.models_, self.shares_ = list(models), list(shares)
+        self._said = None
         self.priors_ = [model.prior(self.basis_) for model in models]
 
     def _check(self, tasks: Tasks) -> None:
@@ -229,11 +257,11 @@ class Mixture(KeptMethod):
             if not 1 <= kinds <= len(tasks):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
 
-    def _sizes(self, tasks: Tasks) -> list[int]:
+    def _sizes(self, tasks: Tasks, x: Float[Tensor, "n d"]) -> list[int]:
         """Numbers of basis functions per input, the largest first: fewer where tasks do not determine them."""
         if self.size is not None:
             return [self.size]
-        distinct = [len(column.unique()) for column in tasks.x.unbind(1)]
+        distinct = [len(column.unique()) for column in x.unbind(1)]
         if on_one_grid(tasks):
             return [min(distinct)]
         most = min(SIZE, *distinct)
@@ -251,8 +279,8 @@ class Mixture(KeptMethod):
     @numerical("where the tasks lie among each other")
     def _places(self, designs: AnyDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
-        model = designs.single(min(16, self.basis_.size, len(designs) - 1), self._floor)
-        scores, scale = designs.scores(model), model.loadings.norm(dim=0).repeat_interleave(model.mean.shape[1])
+        scores, loadings = designs.scores(min(16, self.basis_.size, len(designs) - 1), self._floor)
+        scale = loadings.norm(dim=0).repeat_interleave(scores.shape[2])
         places: Tensor = scores.reshape(len(designs), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
 
@@ -282,7 +310,8 @@ def _best_of(tried: Sequence[_Candidate]) -> _Candidate:
     """The best when all who can win have come to their end."""
     first, *others = sorted(tried, key=lambda one: -one.mean)
     brief = copy(first)
-    ended, failed = [], []
+    ended: list[_Candidate] = []
+    failed: list[Exception] = []
     for one in (first, *others):
         if ended and one.cannot_win(brief):
             continue
@@ -302,7 +331,7 @@ class KindsConditional(Conditional["KindsPosterior"]):
     def __init__(self, method: Mixture, context: Tasks) -> None:
         self.method, self.context = method, context
         given = method.scaler_.scale(context)
-        kinds = conditioned(method.priors_, given)
+        kinds = conditioned(method.priors_, given, method.at_each)
         shares = torch.tensor(method.shares_, dtype=torch.float64).log()
         log_joint = shares + torch.stack([kind.evidence.total for kind in kinds], 1)
         total = log_joint.logsumexp(1)
@@ -312,37 +341,42 @@ class KindsConditional(Conditional["KindsPosterior"]):
         most = int(asked.sum(1).max())
         weights = torch.where(asked, ranked.values, -torch.inf)[:, :most]
         self.log_weights = weights - weights.logsumexp(1, keepdim=True)
-        self.places = [_place(kinds, ranked.indices[:, k], asked[:, k]) for k in range(most)]
+        self.order = torch.where(asked, ranked.indices, -1)[:, :most]  # −1 where no further kind has a say
+        self.kinds = {c: self._of_kind(kinds[c], c) for c in self.order.unique().tolist() if c >= 0}
+
+    def _of_kind(self, kind: GaussianConditional, c: int) -> tuple[Tensor, GaussianConditional]:
+        """The tasks that may be of a kind, under it."""
+        who = torch.nonzero((self.order == c).any(1))[:, 0]
+        return who, kind.select(who)
 
     @property
     def evidence(self) -> Evidence:
         """The evidence of each task's context: `log Σ_c π_c p(y | kind c)`."""
         return Evidence.of_total(self.total)
 
+    @torch.no_grad()
     def posterior(self, points: Tasks) -> KindsPosterior:
         """The mixture of what each likely kind says at these points."""
-        return KindsPosterior(
-            [self._gathered(place, points) for place in self.places], self.log_weights, self.evidence, self
-        )
+        scaled = self.method.scaler_.scale(points)
+        known = Inputs.of_rows(scaled)
+        said = self.method.at_each(known.distinct)
+        answers = {}
+        for c, (who, kind) in self.kinds.items():
+            theirs = Inputs(known.distinct, known.index[scaled.rows_of(who)])
+            answers[c] = kind.posterior(scaled.select(who), theirs, said[c])
+        places = [self._place(k, points, answers) for k in range(self.order.shape[1])]
+        return KindsPosterior(places, self.log_weights, self.evidence, self)
 
-    def _gathered(self, place: Sequence[tuple[Tensor, GaussianConditional]], points: Tasks) -> Posterior:
-        scaler = self.method.scaler_
-        parts: list[tuple[Tensor, Posterior]] = []
-        for which, kind in place:
-            inside = UserConditional(kind, scaler, self.context.select(which))
-            parts.append((which, inside.posterior(points.select(which))))
+    def _place(self, k: int, points: Tasks, answers: Mapping[int, GaussianPosterior]) -> Posterior:
+        """What each task's k-th likely kind says."""
+        scaler, parts = self.method.scaler_, []
+        for c, (who, _) in self.kinds.items():
+            here = torch.nonzero(self.order[who, k] == c)[:, 0]
+            if len(here):
+                some = answers[c].select(here)
+                evidence = some.evidence.shifted(scaler.log_jacobian(some.conditional.context))
+                parts.append((who[here], UserPosterior(some, points.select(who[here]), scaler, evidence)))
         return Gathered(points, parts)
-
-
-def _place(
-    kinds: Sequence[GaussianConditional], chosen: Tensor, asked: Tensor
-) -> list[tuple[Tensor, GaussianConditional]]:
-    """Each task that has a kind at some place in its order, under that kind."""
-    found = []
-    for c in chosen[asked].unique().tolist():
-        which = torch.nonzero((chosen == c) & asked)[:, 0]
-        found.append((which, kinds[c].select(which)))
-    return found
 
 
 @dataclass(frozen=True, eq=False)
