@@ -50,9 +50,9 @@ SOME = 2_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
 
 BRIEF, ROUNDS = 4, 15
-"""Rounds of EM after which candidates are compared, and of those that can still win."""
+"""Rounds of EM after which candidates are first compared, where there are more tasks than that, and in all."""
 
-CLEARLY = 3.0
+CLEARLY = 2.0
 """Standard errors of the difference between two candidates, over the held-out tasks, from which on it is clear."""
 
 UNLIKELY = 1e-5
@@ -111,7 +111,9 @@ class Mixture(KeptMethod):
             with suppress(
                 DataError, NumericalError
             ):  # kinds that the training tasks determine may fall otherwise with all of them
-                fit = self._from_all(scaled, fit, chosen.rank)
+                designs = designs_of(self.basis_, scaled, self._floor)
+                start = k_means(self._places(designs), chosen.kinds, self.seed)
+                fit = KindsEM(designs, start, chosen.rank, self._floor).advance(ROUNDS).fit
         self.notes_ = fit.notes
         self._set(fit.models, fit.shares)
         self.trained_on_ = TrainedOn.of(tasks)
@@ -133,28 +135,33 @@ class Mixture(KeptMethod):
         raise AssertionError  # there is one size or more
 
     def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
-        """More and more kinds, as long as the evidence of held-out tasks rises; a few rounds tell who cannot win."""
+        """More and more kinds, as long as the evidence of held-out tasks rises.
+
+        Where there are many tasks, a few rounds tell which candidates cannot win.
+        """
         designs, judged = (designs_of(self.basis_, tasks, self._floor) for tasks in (training, judge))
         places = self._places(designs)
         label = self.progress if isinstance(self.progress, str) else "mixture"
         counts, ranks = self._counts(len(training)), self._ranks()
+        brief = BRIEF if len(designs) > SOME else ROUNDS
         tried: list[_Candidate] = []
         best: _Candidate | None = None
         with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
             for count in counts:
                 start, found = k_means(places, count, self.seed), []
-                for rank in ranks:
-                    try:
+                try:
+                    for rank in ranks:
                         one = _Candidate(count, rank, KindsEM(designs, start, rank, self._floor), judged)
-                        found.append(one.advanced(BRIEF))
-                    except (DataError, NumericalError):
-                        if best is None:
-                            raise
-                        break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
-                    advance(f"{count} kinds of rank {rank}")
+                        found.append(one.advanced(brief))
+                        advance(f"{count} kinds of rank {rank}")
+                        if _falling(found):
+                            break  # higher ranks would take the longest
+                except (DataError, NumericalError):
+                    if best is None:
+                        raise
+                    tried += found
+                    break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
                 tried += found
-                if len(found) < len(ranks):
-                    break
                 here = max(found, key=lambda one: one.mean)
                 if best is not None and here.mean <= best.mean:
                     break
@@ -162,14 +169,6 @@ class Mixture(KeptMethod):
         chosen = _best_of(tried)
         self.tried_ = [TriedKinds(one.kinds, one.rank, one.mean) for one in tried]
         return TriedKinds(chosen.kinds, chosen.rank, chosen.mean), chosen.em.fit
-
-    def _from_all(self, tasks: Tasks, found: KindsFit, rank: int) -> KindsFit:
-        """The chosen kinds learned on from all tasks."""
-        designs = designs_of(self.basis_, tasks, self._floor)
-        shares = torch.tensor(found.shares, dtype=torch.float64).log()
-        responsible = torch.softmax(shares + designs.evidences(found.models), 1)
-        fit = KindsEM(designs, responsible, rank, self._floor).advance(ROUNDS).fit
-        return fit._replace(notes=found.notes + fit.notes)
 
     def condition(self, context: Tasks) -> KindsConditional:
         """Each task under every kind, by how probable that is given the context."""
@@ -306,10 +305,16 @@ class _Candidate:
         return float(gap.mean()) > CLEARLY * error
 
 
+def _falling(found: Sequence[_Candidate]) -> bool:
+    """Whether held-out evidence has fallen twice, from rank to rank."""
+    last = [one.mean for one in found[-3:]]
+    return len(last) == 3 and last[0] > last[1] > last[2]
+
+
 def _best_of(tried: Sequence[_Candidate]) -> _Candidate:
     """The best when all who can win have come to their end."""
     first, *others = sorted(tried, key=lambda one: -one.mean)
-    brief = copy(first)
+    brief = copy(first)  # what it says now is what the others are compared with
     ended: list[_Candidate] = []
     failed: list[Exception] = []
     for one in (first, *others):
