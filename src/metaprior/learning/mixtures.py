@@ -31,7 +31,7 @@ INNER = 3
 """EM steps of each kind's own model in one round, where it has no closed form."""
 
 ENOUGH = 1e-4
-"""Of evidence per value: a round that gains less is the last."""
+"""Of the evidence: a round that gains less is the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class KindsEM:
                     "the evidence of the tasks is not finite under any kind: values too large, or NaN."
                 )
             self.responsible = torch.softmax(log_joint, 1)
-            self.converged = len(self.evidence) > 1 and self.gain < ENOUGH * self.designs.values
+            self.converged = len(self.evidence) > 1 and self.gain < ENOUGH * abs(self.evidence[-1])
         return self
 
     @property
