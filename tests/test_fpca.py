@@ -7,7 +7,7 @@ from pyarrow import csv
 
 from metaprior import DataError, NotFittedError, NumericalError, OptionError, Tasks, evidence, score
 from metaprior.learning.em import Designs, MixedEffects, evidence_of, fit_em, start_of
-from metaprior.learning.mixtures import TaskDesigns, fit_kinds
+from metaprior.learning.mixtures import TaskDesigns, designs_of, fit_kinds
 from metaprior.methods import FPCA
 from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis
 from tests.problems import mixed, ragged, shared, slow_evidence
@@ -211,7 +211,7 @@ def test_what_linear_algebra_cannot_do_is_said_in_words():
 
 def test_the_largest_kind_stays_however_few_tasks_it_has():
     tasks = curves(4, largest=9, grid=np.linspace(0, 1, 6))
-    designs = TaskDesigns.of(PolynomialBasis(0.0, 1.0, 4), tasks)
+    designs = designs_of(PolynomialBasis(0.0, 1.0, 4), tasks)
     one = fit_kinds(designs, torch.ones(4, 1).double(), 2, floor=1e-6)
     assert (len(one.models), one.shares, one.notes) == (1, (1.0,), ())
     two = fit_kinds(designs, torch.eye(2).double()[[0, 1, 0, 0]], 2, floor=1e-6)

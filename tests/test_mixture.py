@@ -7,8 +7,9 @@ import torch
 import metaprior
 from metaprior import NotFittedError, OptionError, Tasks
 from metaprior.inference import WarpedPosterior
-from metaprior.learning.em import evidence_of, fit_em
-from metaprior.learning.mixtures import TaskDesigns, fit_kinds
+from metaprior.learning.em import Designs, evidence_of, fit_em, start_of
+from metaprior.learning.grid_kinds import GridDesigns
+from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds
 from metaprior.methods import FPCA, Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
@@ -188,6 +189,96 @@ def test_all_tasks_are_learned_from_once_the_kinds_are_chosen(monkeypatch):
     few.fit(tasks)
     assert few.shares_ == pytest.approx(found.shares_, abs=0.02)
     assert few.trained_on_.tasks == 120
+
+
+def on_a_grid(count, n, p=1, seed=0):
+    """Two kinds of smooth curves on one grid, of one output or several."""
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0, 1, n)
+    waves = np.stack([np.sin((k + 1) * 3 * x) / (k + 1) for k in range(12)])
+    pairs = []
+    for k in range(count):
+        level = np.array([2.0, 1.0, 0.5])[:p] * (1 if k % 2 else -1)
+        y = level + (rng.normal(size=(p, 12)) @ waves).T + 0.1 * rng.normal(size=(n, p))
+        pairs.append((x, y))
+    return Tasks.from_pairs(pairs)
+
+
+@pytest.mark.parametrize(("n", "size", "p"), [(7, 7, 1), (12, 5, 1), (9, 6, 2)])
+def test_kinds_on_a_grid_against_the_slow_ways(n, size, p):
+    """A weighted kind in closed form, against the same tasks repeated; evidence task by task, from Gram matrices."""
+    tasks = on_a_grid(20, n, p)
+    basis = make_basis("spline", tasks.x, size)
+    often = torch.tensor([0, 1, 2, 3] * 5)
+    repeated = tasks.select(torch.arange(20).repeat_interleave(often))
+    slow = start_of(Designs.of(basis, repeated), 2, 1e-6)
+    designs = GridDesigns.of(basis, tasks)
+    kind = designs.maximised(often.double(), 2, 1e-6)
+    (fast,) = designs.in_basis([kind])
+    assert torch.allclose(fast.mean, slow.mean, atol=1e-8)
+    assert torch.allclose(fast.loadings @ fast.loadings.mT, slow.loadings @ slow.loadings.mT, atol=1e-8)
+    assert fast.noise == pytest.approx(slow.noise, rel=1e-8)
+    expected = TaskDesigns.of(basis, tasks).evidence(slow)
+    assert torch.allclose(designs.evidence(slow), expected, rtol=1e-8)
+    assert torch.allclose(designs.evidences([slow, kind])[:, 1], expected, rtol=1e-8)
+
+
+def test_the_leading_directions_rise_to_the_closed_form(monkeypatch):
+    """Subspace iteration from round to round, against all eigenvectors."""
+    tasks = on_a_grid(80, 60)
+    basis = make_basis("spline", tasks.x, 60)
+    weights = torch.rand(80, generator=torch.Generator().manual_seed(0)).double()
+    designs = GridDesigns.of(basis, tasks)
+    monkeypatch.setattr("metaprior.learning.grid_kinds.SEVERAL", 1000)
+    exact = designs.maximised(weights, 3, 1e-6)
+    monkeypatch.setattr("metaprior.learning.grid_kinds.SEVERAL", 2)
+    kind, trace = None, []
+    for _ in range(6):
+        kind = designs.maximised(weights, 3, 1e-6, kind)
+        trace.append(float(weights @ designs.evidence(kind)))
+    assert kind.span.shape == (60, 15)
+    assert (np.diff(trace) > -1e-9 * abs(trace[-1])).all()
+    assert trace[-1] == pytest.approx(float(weights @ designs.evidence(exact)), rel=1e-9)
+
+
+def test_em_on_a_grid_never_loses_evidence_and_agrees_with_em_task_by_task(monkeypatch):
+    monkeypatch.setattr("metaprior.learning.grid_kinds.SEVERAL", 2)
+    tasks = on_a_grid(60, 40)
+    basis = make_basis("spline", tasks.x, 40)
+    start = torch.eye(2).double()[(torch.arange(60) % 7 < 4).long()]
+    grid, single = GridDesigns.of(basis, tasks), TaskDesigns.of(basis, tasks)
+    em = KindsEM(grid, start, 2, 1e-6).advance(15)
+    assert (np.diff(em.evidence) > -1e-6 * abs(em.evidence[-1])).all()
+    apart = fit_kinds(grid, torch.eye(2).double()[torch.arange(60) % 2], 2, floor=1e-6)
+    responsible = torch.softmax(single.evidences(apart.models) + torch.tensor(apart.shares).double().log(), 1)
+    assert torch.allclose(responsible, torch.eye(2).double()[torch.arange(60) % 2], atol=1e-6)
+
+
+def test_single_precision_where_there_is_noise_enough(monkeypatch):
+    tasks = on_a_grid(60, 20)
+    basis = make_basis("spline", tasks.x, 20)
+    double = GridDesigns.of(basis, tasks, 1e-2)
+    monkeypatch.setattr("metaprior.learning.grid_kinds.MANY", 0)
+    single = GridDesigns.of(basis, tasks, 1e-2)
+    assert (single.rows.dtype, GridDesigns.of(basis, tasks, 1e-6).rows.dtype) == (torch.float32, torch.float64)
+    weights = torch.ones(60).double()
+    one, two = (designs.evidence(designs.maximised(weights, 2, 1e-2)) for designs in (single, double))
+    assert torch.allclose(one, two, atol=1e-3)
+
+
+def test_kinds_that_cannot_win_are_left_after_a_few_rounds(monkeypatch):
+    rounds = []
+    advance = KindsEM.advance
+    monkeypatch.setattr(KindsEM, "advance", lambda em, count: rounds.append(count) or advance(em, count))
+    monkeypatch.setattr("metaprior.methods.mixture.SOME", 50)
+    tasks, others = on_a_grid(200, 8), on_a_grid(50, 8, seed=1)
+    found = Mixture((1, 2), rank=(1, 4), held_out=others).fit(tasks)
+    assert len(found.models_) == 2
+    assert rounds.count(4) == len(found.tried_) == 4
+    assert 1 <= rounds.count(15) < 4
+    monkeypatch.setattr("metaprior.methods.mixture.SOME", 2000)
+    slow = Mixture((1, 2), rank=(1, 4), held_out=others).fit(tasks)
+    assert torch.allclose(found.evidence(others), slow.evidence(others), rtol=1e-6)
 
 
 def test_kinds_that_cannot_be_determined_end_the_search():

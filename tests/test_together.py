@@ -10,7 +10,7 @@ from metaprior import DataError, NumericalError, Tasks
 from metaprior.learning import Curves, Designs, Grids, MixedEffects, Stack, evidence_of, fit_em, start_of, together
 from metaprior.learning.together import Models, evidence_together, fit_together, starts
 from metaprior.methods import FPCA
-from metaprior.methods.components import PATIENCE, ROUGHLY, Tried, best
+from metaprior.methods.components import FEW_STEPS, PATIENCE, ROUGHLY, Tried, best
 from metaprior.priors import PolynomialBasis, SplineBasis
 from metaprior.splits import k_folds
 from metaprior.tasks import Scaler, in_order, same_inputs
@@ -68,7 +68,7 @@ def tried_slowly(fpca: FPCA, tasks: Tasks) -> list[Tried]:
             try:
                 for n, (training, judge) in enumerate(parts):
                     start = start_of(training, rank, fpca.noise_floor, models[n])
-                    models[n] = fit_em(training, rank, start=start, floor=fpca.noise_floor, tolerance=ROUGHLY).model
+                    models[n] = fit_em(training, rank, start=start, floor=fpca.noise_floor, tolerance=ROUGHLY, max_steps=FEW_STEPS).model
                     judged.append(evidence_of(judge, models[n]))
             except (DataError, NumericalError):
                 break

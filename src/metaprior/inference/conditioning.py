@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
 
 from metaprior.inference.evidence import check_fits
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch, suits
 from metaprior.inference.student import StudentConditional
-from metaprior.priors import Prior
-from metaprior.tasks import Tasks, padded
+from metaprior.priors import AtPoints, Prior
+from metaprior.tasks import Inputs, Padded, Tasks, padded
+
+AtEach = Callable[[Tensor], Sequence[AtPoints]]
+"""What each of some priors says of points."""
 
 
 def condition(prior: Prior, context: Tasks) -> GaussianConditional | StudentConditional:
@@ -18,15 +23,26 @@ def condition(prior: Prior, context: Tasks) -> GaussianConditional | StudentCond
     return gaussian if prior.degrees is None else StudentConditional(gaussian, float(prior.degrees().detach()))
 
 
-def conditioned(priors: Sequence[Prior], context: Tasks) -> list[GaussianConditional]:
-    """Each of some priors conditioned on each context: the contexts are laid out once for all."""
+def conditioned(priors: Sequence[Prior], context: Tasks, at: AtEach | None = None) -> list[GaussianConditional]:
+    """Each of some priors conditioned on each context: the contexts are laid out once for all.
+
+    at: what all priors say of some points, where that is computed faster together.
+    """
     for prior in priors:
         check_fits(prior, context)
-    laid_out = padded(context)
+    said: Sequence[AtPoints | None] = [None] * len(priors)
+    if at is None:
+        laid_out = padded(context)
+    else:
+        known = Inputs.of_rows(context)
+        laid_out, said = padded(context, known=known), at(known.distinct)
     return [
-        GaussianConditional(
-            context,
-            [(LowRankBatch if suits(prior, batch) else ContextBatch)(prior, batch, context) for batch in laid_out],
-        )
-        for prior in priors
+        GaussianConditional(context, [_batch(prior, batch, context, of_prior) for batch in laid_out])
+        for prior, of_prior in zip(priors, said, strict=True)
     ]
+
+
+def _batch(prior: Prior, batch: Padded, context: Tasks, said: AtPoints | None) -> ContextBatch:
+    """said: of the batch's distinct points, which all batches have in common."""
+    kind = LowRankBatch if suits(prior, batch, said) else ContextBatch
+    return kind(prior, batch, context, at_distinct=said)

@@ -85,7 +85,7 @@ class Gathered(Posterior):
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution; of a part with fewer, some have no weight."""
-        every = [self._rows_of(which) for which, _ in self.parts]
+        every = [self.points.rows_of(which) for which, _ in self.parts]
         for step in zip_longest(*(part.nodes(rule) for _, part in self.parts)):
             most = max(len(said[0]) for said in step if said is not None)
             values, weights = torch.zeros(2, most, *self.shape, dtype=torch.float64)
@@ -111,7 +111,7 @@ class Gathered(Posterior):
         targets = self.as_targets(y)
         found = torch.zeros(len(self.points), dtype=torch.float64)
         for which, part in self.parts:
-            found[which] = part.joint_log_density(targets[self._rows_of(which)])
+            found[which] = part.joint_log_density(targets[self.points.rows_of(which)])
         return found
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
@@ -122,17 +122,10 @@ class Gathered(Posterior):
     def _rows(self, ask: Callable[[Posterior, Tensor], Tensor]) -> Tensor:
         found: Tensor | None = None
         for which, part in self.parts:
-            rows = self._rows_of(which)
+            rows = self.points.rows_of(which)
             said = ask(part, rows)
             if found is None:
                 found = said.new_zeros(*said.shape[:-2], len(self.points.x), said.shape[-1])
             found[..., rows, :] = said
         assert found is not None  # some task is in some part
         return found
-
-    def _rows_of(self, which: Int[Tensor, " k"]) -> Int[Tensor, " n"]:
-        """The rows of some tasks, task by task."""
-        sizes = self.points.sizes[which]
-        starts = self.points.offsets[:-1][which]
-        first = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)[:-1]])
-        return torch.arange(int(sizes.sum())) + (starts - first).repeat_interleave(sizes)

@@ -18,7 +18,7 @@ from metaprior.inference.factor import Factor, factor, mean_over, padded_identit
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
 from metaprior.seeds import generator_of
-from metaprior.tasks import LEAST_SHARED, Padded, SharedInputs, Tasks, batches, buckets, pad
+from metaprior.tasks import LEAST_SHARED, Inputs, Padded, SharedInputs, Tasks, batches, buckets, pad
 
 
 class GaussianConditional(Conditional["GaussianPosterior"]):
@@ -27,13 +27,15 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
     def __init__(self, context: Tasks, parts: Sequence[ContextBatch]) -> None:
         self.context, self.parts = context, parts
 
-    def posterior(self, points: Tasks) -> GaussianPosterior:
-        """The posterior at these points."""
+    def posterior(
+        self, points: Tasks, known: Inputs | None = None, at_distinct: AtPoints | None = None
+    ) -> GaussianPosterior:
+        """The posterior at these points. known: their distinct ones; at_distinct: what the prior says of those."""
         p = self.context.p
         mean = torch.empty(len(points.x), p, dtype=torch.float64)
         variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
-        for part, batch, rows in self.each(points, with_context_only=True):
-            z = at_inputs(part.prior, batch)
+        for part, batch, rows in self.each(points, with_context_only=True, known=known):
+            z = at_inputs(part.prior, batch, at_distinct)
             keep = batch.mask
             part_mean, part_variance = part.marginals(z)
             mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
@@ -53,7 +55,7 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
         return GaussianConditional(self.context.select(which), parts)
 
     def each(
-        self, points: Tasks, with_context_only: bool = False
+        self, points: Tasks, with_context_only: bool = False, known: Inputs | None = None
     ) -> Iterator[tuple[ContextBatch, Padded, Int[Tensor, " k"]]]:
         """Contexts of similar size with points of similar number, padded, and the rows of those points.
 
@@ -62,7 +64,7 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
         for part in self.parts:
             n, sizes = part.mask.shape[1], points.sizes[part.tasks]
             for chosen in buckets(sizes, beside=max(n, 1)) if with_context_only else buckets(sizes.clamp(min=n)):
-                batch = pad(points, part.tasks[chosen])
+                batch = pad(points, part.tasks[chosen], known)
                 rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
                 chosen_part = part.select(chosen)
                 yield chosen_part, batch.to(chosen_part.prior.like), rows[batch.mask]
@@ -92,14 +94,22 @@ class ContextBatch:
     """Contexts of similar size, padded to one: `A = L Lᵀ` and `w = L⁻¹(y − m)` of each.
 
     The prior may have a kernel of its own for each of them (GPyTorch's batch shape). known: their factors, where these
-    are there already.
+    are there already. at_distinct: what the prior says of the batch's distinct points, where that is known.
     """
 
     @torch.no_grad()
-    def __init__(self, prior: Prior, batch: Padded, context: Tasks, known: Factor | None = None) -> None:
+    def __init__(
+        self,
+        prior: Prior,
+        batch: Padded,
+        context: Tasks,
+        known: Factor | None = None,
+        *,
+        at_distinct: AtPoints | None = None,
+    ) -> None:
         batch = batch.to(prior.like)
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        self.z = at_inputs(prior, batch)
+        self.z = at_inputs(prior, batch, at_distinct)
         self.L, self.jitter = known or self._factored([context.ids[i] for i in self.tasks.tolist()])
         residual = torch.where(self.mask[..., None], batch.y - self.z.mean, 0.0)
         self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)
@@ -188,6 +198,13 @@ class GaussianPosterior(GaussianMarginals):
     def function(self) -> GaussianPosterior:
         """The same for the function: without observation noise."""
         return replace(self, of_function=True)
+
+    def select(self, which: Int[Tensor, " k"]) -> GaussianPosterior:
+        """Some of the tasks, in this order."""
+        rows, kept = self.points.rows_of(which), self.conditional.select(which)
+        points, mean = self.points.select(which), self.mean[rows]
+        variance, noise = self.function_variance[rows], self.noise[rows]
+        return GaussianPosterior(kept, points, mean, variance, noise, self.of_function)
 
     @property
     def variance(self) -> Float[Tensor, "N p"]:

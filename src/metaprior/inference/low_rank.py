@@ -20,25 +20,27 @@ from metaprior.priors import AtPoints, FeatureKernel, Prior
 from metaprior.tasks import Padded, Tasks
 
 
-def suits(prior: Prior, batch: Padded) -> bool:
+def suits(prior: Prior, batch: Padded, at_distinct: AtPoints | None = None) -> bool:
     """Whether there are fewer features than points, and noise everywhere."""
     if not isinstance(prior.kernel, FeatureKernel) or batch.mask.shape[1] == 0:
         return False
     with torch.no_grad():
-        return in_features(prior, at_inputs(prior, batch.to(prior.like)))
+        return in_features(prior, at_inputs(prior, batch.to(prior.like), at_distinct))
 
 
 class LowRankBatch(ContextBatch):
     """Contexts of similar size, padded to one, by the scores' posterior: `M = L Lᵀ` and `u`."""
 
     @torch.no_grad()
-    def __init__(self, prior: Prior, batch: Padded, context: Tasks) -> None:
+    def __init__(self, prior: Prior, batch: Padded, context: Tasks, *, at_distinct: AtPoints | None = None) -> None:
         batch = batch.to(prior.like)
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        z = at_inputs(prior, batch)
-        root = torch.where(self.mask, z.noise.sqrt(), 1.0)[..., None]
-        Z = torch.where(self.mask[..., None], z.features / root, 0.0)
-        y = torch.where(self.mask[..., None], (batch.y - z.mean) / root, 0.0)
+        z = at_inputs(prior, batch, at_distinct)
+        root = z.noise.sqrt()[..., None]
+        Z, y = z.features / root, (batch.y - z.mean) / root
+        if not bool(self.mask.all()):
+            inside = self.mask[..., None]
+            root, Z, y = torch.where(inside, root, 1.0), torch.where(inside, Z, 0.0), torch.where(inside, y, 0.0)
         eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)
         names = [context.ids[i] for i in self.tasks.tolist()]
         self.L, self.jitter = factor(eye + Z.mT @ Z, names)

@@ -103,7 +103,7 @@ class StackedTasks:
 def _batched(
     tasks: Sequence[Tasks], starts: Sequence[int], index: Int[Tensor, " N"], y: Float[Tensor, "N p"], whole: bool
 ) -> Iterator[StackedBatch]:
-    """Tasks with inputs of their own in buckets of similar size; those that share them, by how many points they have."""
+    """Tasks with inputs of their own in buckets of similar size; those that share them, by their number of points."""
     shared: dict[int, list[tuple[int, Int[Tensor, "c n"]]]] = {}
     alone: list[tuple[int, Int[Tensor, " k"], Int[Tensor, " k"]]] = []
     for k, (own, start) in enumerate(zip(tasks, starts, strict=True)):

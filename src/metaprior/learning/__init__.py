@@ -12,10 +12,11 @@ from metaprior.learning.em import (
     fit_em,
     start_of,
 )
+from metaprior.learning.grid_kinds import GridDesigns, GridKind
 from metaprior.learning.grids import Grids
 from metaprior.learning.lbfgs import learn_together
 from metaprior.learning.meta_train import Check, Training, meta_train, meta_train_many, train
-from metaprior.learning.mixtures import KindsFit, TaskDesigns, fit_kinds, k_means, kind_evidences
+from metaprior.learning.mixtures import AnyDesigns, KindsEM, KindsFit, TaskDesigns, designs_of, fit_kinds, k_means
 from metaprior.learning.objective import OBJECTIVES, WEIGHTINGS, HeldOut, Objective, Weighting, evidence_loss
 from metaprior.learning.spec import OptimizerName, TrainingSpec
 from metaprior.learning.stacks import Curves, Stack
@@ -37,9 +38,10 @@ OPTIMIZERS = tuple(RATES)
 
 __all__ = [
     "CHECKPOINT", "LBFGS", "NOT_FINITE", "NO_BASIS", "NO_SCORES", "OBJECTIVES", "OPTIMIZERS", "RATES", "UNKNOWNS",
-    "WEIGHTINGS", "Check", "Checkpoint", "Curves", "Designs", "Fit", "Grids", "HeldOut", "KindsFit", "Learned",
-    "MixedEffects", "Models", "Objective", "OptimizerName", "Stack", "Stochastic", "TaskDesigns", "Training",
-    "TrainingSpec", "Weighting", "check_rank", "design_of", "error_of", "evidence_loss", "evidence_of",
-    "evidence_together", "fingerprint_of", "fit_em", "fit_kinds", "fit_together", "k_means", "kind_evidences",
-    "learn_together", "make_updates", "meta_train", "meta_train_many", "start_of", "starts", "threads_for", "train",
+    "WEIGHTINGS", "AnyDesigns", "Check", "Checkpoint", "Curves", "Designs", "Fit", "GridDesigns", "GridKind", "Grids",
+    "HeldOut", "KindsEM", "KindsFit", "Learned", "MixedEffects", "Models", "Objective", "OptimizerName", "Stack",
+    "Stochastic", "TaskDesigns", "Training", "TrainingSpec", "Weighting", "check_rank", "design_of", "designs_of",
+    "error_of", "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em", "fit_kinds",
+    "fit_together", "k_means", "learn_together", "make_updates", "meta_train", "meta_train_many", "start_of", "starts",
+    "threads_for", "train",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError, numerical
 from metaprior.inference import LOG_2PI
-from metaprior.learning.em import Block, Designs, MixedEffects, designed, fit_em, start_of
+from metaprior.learning.em import Block, Designs, MixedEffects, designed, fit_em
+from metaprior.learning.grid_kinds import NEGLIGIBLE, GridDesigns
 from metaprior.priors import Basis
 from metaprior.tasks import Tasks, on_one_grid, padded
 
@@ -26,11 +27,11 @@ LEAST = 5.0
 """Tasks' worth of responsibility below which a kind has collapsed: it is taken out, and that is said. The largest kind
 stays, however few tasks there are."""
 
-NEGLIGIBLE = 1e-8
-"""Responsibility below which a task has no say in a kind."""
-
 INNER = 3
 """EM steps of each kind's own model in one round, where it has no closed form."""
+
+ENOUGH = 1e-4
+"""Of the evidence: a round that gains less is the last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,19 +39,13 @@ class TaskDesigns:
     """What each task says about any model in a basis: its Gram matrix, `h = Bᵀy` and `yᵀy`."""
 
     points: Float[Tensor, " m"]
-    gram: Float[Tensor, "g q q"]  # one for all (g = 1), or one for each
+    gram: Float[Tensor, "m q q"]
     projected: Float[Tensor, "m q p"]
     squares: Float[Tensor, " m"]
 
     @staticmethod
     def of(basis: Basis, tasks: Tasks) -> TaskDesigns:
         """Of all tasks."""
-        if on_one_grid(tasks):
-            m, n = len(tasks), int(tasks.sizes[0])
-            B, y = basis(tasks.x[:n]), tasks.y.view(m, n, tasks.p)
-            points = torch.full((m,), float(n), dtype=torch.float64)
-            projected = (y.mT.reshape(-1, n) @ B).reshape(m, tasks.p, -1).mT  # one product, not one for each task
-            return TaskDesigns(points, (B.mT @ B)[None], projected, y.square().sum((1, 2)))
         laid_out = padded(tasks)
         order = torch.cat([batch.tasks for batch in laid_out]).argsort()
         gram, projected = (
@@ -58,16 +53,14 @@ class TaskDesigns:
         )
         return TaskDesigns(tasks.sizes.double(), gram, projected, tasks.summed(tasks.y.square().sum(1)))
 
+    def __len__(self) -> int:
+        return len(self.points)
+
     def weighted(self, weights: Float[Tensor, " m"]) -> Designs:
         """The same for the M-step, each task counting with its weight."""
         some = torch.nonzero(weights > NEGLIGIBLE)[:, 0]  # most tasks are of one kind
         w, h, points = weights[some], self.projected[some], self.points[some]
-        if len(self.gram) == 1:
-            total = torch.einsum("k,kqp->qp", w, h)
-            flat = (h * w[:, None, None].sqrt()).permute(1, 0, 2).reshape(h.shape[1], -1)
-            block = Block(w.sum()[None], points[:1], self.gram, total[None], (flat @ flat.mT)[None])
-        else:
-            block = Block(w, points, self.gram[some], w[:, None, None] * h, None)
+        block = Block(w, points, self.gram[some], w[:, None, None] * h, None)
         values, squares = float((w * points).sum()) * h.shape[2], float((w * self.squares[some]).sum())
         return Designs((block,), float(w.sum()), values, squares)
 
@@ -77,21 +70,48 @@ class TaskDesigns:
         beta, W, noise = model
         r, p = W.shape[1], beta.shape[1]
         Gb, L = self.gram @ beta, model.factor(self.gram)
-        if len(self.gram) == 1:
-            through = torch.linalg.solve_triangular(L[0], W.mT, upper=False)
-            inner = ((self.projected - Gb).mT.reshape(-1, len(beta)) @ through.mT).reshape(-1, p, r).mT
-        else:
-            inner = torch.linalg.solve_triangular(L, W.mT @ (self.projected - Gb), upper=False)
+        inner = torch.linalg.solve_triangular(L, W.mT @ (self.projected - Gb), upper=False)
         rest = self.squares - 2 * (beta * self.projected).sum((1, 2)) + (beta * Gb).sum((1, 2))
         quadratic = (rest - inner.square().sum((1, 2))) / noise
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (self.points - r) * math.log(noise)
         found: Tensor = -0.5 * (quadratic + p * (logdet + self.points * LOG_2PI))
         return found
 
-    def scores(self, model: MixedEffects) -> Float[Tensor, "m r p"]:
-        """The mean of each task's scores z, given its points."""
+    def evidences(self, models: Sequence[MixedEffects]) -> Float[Tensor, "m c"]:
+        """The evidence of each task under each model."""
+        return torch.stack([self.evidence(model) for model in models], 1)
+
+    def maximised(
+        self, weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None = None
+    ) -> MixedEffects:
+        """A model that weighted tasks are better explained by; model: what it was, to go on from there."""
+        start = model if model is not None and model.loadings.shape[1] == rank else None
+        steps = INNER if start is not None else 10 * INNER
+        return fit_em(self.weighted(weights), rank, start=start, floor=floor, max_steps=steps).model
+
+    def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "q r"]]:
+        """The mean of each task's scores under one model for all (roughly the best), and its loadings."""
+        everything = self.weighted(torch.ones(len(self), dtype=torch.float64))
+        model = fit_em(everything, rank, floor=floor, tolerance=1e-3).model
         residual = self.projected - self.gram @ model.mean
-        return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram))
+        return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram)), model.loadings
+
+    @property
+    def values(self) -> float:
+        """How many there are in all."""
+        return float(self.points.sum()) * self.projected.shape[2]
+
+    def in_basis(self, models: Sequence[MixedEffects]) -> list[MixedEffects]:
+        """The models themselves."""
+        return list(models)
+
+
+AnyDesigns = TaskDesigns | GridDesigns
+
+
+def designs_of(basis: Basis, tasks: Tasks, least_noise: float = 0.0) -> AnyDesigns:
+    """What each task says about any model in a basis with no less noise than this."""
+    return GridDesigns.of(basis, tasks, least_noise) if on_one_grid(tasks) else TaskDesigns.of(basis, tasks)
 
 
 class KindsFit(NamedTuple):
@@ -103,54 +123,73 @@ class KindsFit(NamedTuple):
     notes: tuple[str, ...]
 
 
-@torch.no_grad()
+class KindsEM:
+    """EM from given responsibilities, some rounds at a time.
+
+    Each round fits every kind to the tasks by how much they are of it.
+    """
+
+    def __init__(self, designs: AnyDesigns, start: Float[Tensor, "m c"], rank: int, floor: float) -> None:
+        self.designs, self.responsible, self.rank, self.floor = designs, start, rank, floor
+        self.models: list[Any] = [None] * start.shape[1]
+        self.evidence: list[float] = []
+        self.notes: list[str] = []
+        self.converged = False
+
+    @torch.no_grad()
+    def advance(self, rounds: int) -> Self:
+        """So many rounds in all, or fewer where the evidence no longer rises."""
+        while len(self.evidence) < rounds and not self.converged:
+            self._take_out()
+            sizes = self.responsible.sum(0)
+            ranks = [max(min(self.rank, int(size / 2)), 1) for size in sizes.tolist()]
+            self.models = [
+                self.designs.maximised(self.responsible[:, c], ranks[c], self.floor, model)
+                for c, model in enumerate(self.models)
+            ]
+            log_joint = (sizes / len(self.designs)).log() + self.designs.evidences(self.models)
+            self.evidence.append(float(log_joint.logsumexp(1).sum()))
+            if not math.isfinite(self.evidence[-1]):
+                raise NumericalError(
+                    "the evidence of the tasks is not finite under any kind: values too large, or NaN."
+                )
+            self.responsible = torch.softmax(log_joint, 1)
+            self.converged = len(self.evidence) > 1 and self.gain < ENOUGH * abs(self.evidence[-1])
+        return self
+
+    @property
+    def gain(self) -> float:
+        """Of the last round."""
+        return self.evidence[-1] - self.evidence[-2]
+
+    @property
+    def fit(self) -> KindsFit:
+        """What is found so far."""
+        shares = (self.responsible.sum(0) / len(self.designs)).clamp(min=1e-300).tolist()
+        models = self.designs.in_basis(self.models)
+        return KindsFit(tuple(models), tuple(shares), tuple(self.evidence), tuple(self.notes))
+
+    def _take_out(self) -> None:
+        """Kinds that have collapsed."""
+        count = self.responsible.shape[1]
+        kept = _large_enough(self.responsible.sum(0))
+        if len(kept) < count:
+            self.notes.append(f"{count - len(kept)} of {count} kinds collapsed and were taken out")
+            self.models = [self.models[c] for c in kept]
+            left = self.responsible[:, kept] + 1e-12  # a task of a kind that is gone may be of any other
+            self.responsible = left / left.sum(1, keepdim=True)
+
+
 def fit_kinds(
-    designs: TaskDesigns, start: Float[Tensor, "m c"], rank: int, *, floor: float, rounds: int = ROUNDS
+    designs: AnyDesigns, start: Float[Tensor, "m c"], rank: int, *, floor: float, rounds: int = ROUNDS
 ) -> KindsFit:
-    """EM from given responsibilities. Each round fits every kind to the tasks by how much they are of it."""
-    responsible, trace, notes = start, [], []
-    count = len(start)
-    models: list[MixedEffects | None] = [None] * start.shape[1]
-    for _ in range(rounds):
-        kept = _large_enough(responsible.sum(0))
-        if len(kept) < responsible.shape[1]:
-            lost = responsible.shape[1] - len(kept)
-            notes.append(f"{lost} of {responsible.shape[1]} kinds collapsed and were taken out")
-            models = [models[c] for c in kept]
-            responsible = responsible[:, kept] + 1e-12  # a task of a kind that is gone may be of any other
-            responsible = responsible / responsible.sum(1, keepdim=True)
-        models = [_maximised(designs, responsible[:, c], rank, floor, models[c]) for c in range(len(models))]
-        log_joint = (responsible.sum(0) / count).log() + kind_evidences(designs, models)  # type: ignore[arg-type]
-        trace.append(float(log_joint.logsumexp(1).sum()))
-        if not math.isfinite(trace[-1]):
-            raise NumericalError("the evidence of the tasks is not finite under any kind: values too large, or NaN.")
-        responsible = torch.softmax(log_joint, 1)
-        if len(trace) > 1 and trace[-1] - trace[-2] < 1e-4 * abs(trace[-1]):
-            break
-    shares = (responsible.sum(0) / count).clamp(min=1e-300).tolist()
-    return KindsFit(tuple(model for model in models if model is not None), tuple(shares), tuple(trace), tuple(notes))
-
-
-@torch.no_grad()
-def kind_evidences(designs: TaskDesigns, models: Sequence[MixedEffects]) -> Float[Tensor, "m c"]:
-    """The evidence of each task under each kind."""
-    return torch.stack([designs.evidence(model) for model in models], 1)
+    """EM from given responsibilities until the evidence no longer rises, or for so many rounds."""
+    return KindsEM(designs, start, rank, floor).advance(rounds).fit
 
 
 def _large_enough(sizes: Float[Tensor, " c"]) -> list[int]:
     """Which kinds have tasks enough to stay."""
     return torch.nonzero((sizes >= LEAST) | (torch.arange(len(sizes)) == sizes.argmax()))[:, 0].tolist()
-
-
-def _maximised(
-    designs: TaskDesigns, weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None
-) -> MixedEffects:
-    weighted = designs.weighted(weights)
-    most = max(min(rank, int(weighted.tasks / 2)), 1)
-    if weighted.one_grid:
-        return start_of(weighted, most, floor)
-    start = model if model is not None and model.loadings.shape[1] == most else None
-    return fit_em(weighted, most, start=start, floor=floor, max_steps=INNER if start is not None else 10 * INNER).model
 
 
 def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 30) -> Float[Tensor, "m c"]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -19,18 +20,20 @@ from metaprior.inference import (
     Evidence,
     Gathered,
     GaussianConditional,
+    GaussianPosterior,
     KeptMethod,
     MixturePosterior,
     Posterior,
-    UserConditional,
+    UserPosterior,
+    check_fits,
     conditioned,
     evidences,
 )
-from metaprior.learning import Designs, KindsFit, MixedEffects, TaskDesigns, fit_em, fit_kinds, k_means, kind_evidences
-from metaprior.priors import Basis, described_basis, make_basis
+from metaprior.learning import AnyDesigns, GridDesigns, GridKind, KindsEM, KindsFit, MixedEffects, designs_of, k_means
+from metaprior.priors import AtPoints, Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import some_of, to_stop_by
-from metaprior.tasks import Scaler, Tasks, TrainedOn, on_one_grid, rounding_variance
+from metaprior.tasks import Inputs, Scaler, SharedInputs, Tasks, TrainedOn, batches, on_one_grid, rounding_variance
 
 COUNTS = (1, 2, 3, 5, 8, 12, 20, 30)
 """Numbers of kinds to choose from, as long as held-out evidence rises and there are tasks enough for each."""
@@ -45,6 +48,12 @@ SMALLER = (10, 5, 3)
 
 SOME = 2_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
+
+BRIEF, ROUNDS = 4, 15
+"""Rounds of EM after which candidates are first compared, where there are more tasks than that, and in all."""
+
+CLEARLY = 2.0
+"""Standard errors of the difference between two candidates, over the held-out tasks, from which on it is clear."""
 
 UNLIKELY = 1e-5
 """A kind of less probability than this, given a task's context, has no say in its prediction."""
@@ -70,6 +79,7 @@ class Mixture(KeptMethod):
     fitted_as = "models_"
     scaler_: Scaler
     basis_: Basis
+    _said: tuple[Tensor, list[AtPoints]] | None = None
 
     def __init__(
         self,
@@ -98,12 +108,12 @@ class Mixture(KeptMethod):
             training = some_of(training, SOME, self.seed)
         chosen, fit = self._in_a_basis(scaled, training, judge)
         if training is not scaled:
-            designs = TaskDesigns.of(self.basis_, scaled)
-            places = self._places(scaled, designs)
             with suppress(
                 DataError, NumericalError
             ):  # kinds that the training tasks determine may fall otherwise with all of them
-                fit = self._fit(designs, places, chosen.kinds, chosen.rank)
+                designs = designs_of(self.basis_, scaled, self._floor)
+                start = k_means(self._places(designs), chosen.kinds, self.seed)
+                fit = KindsEM(designs, start, chosen.rank, self._floor).advance(ROUNDS).fit
         self.notes_ = fit.notes
         self._set(fit.models, fit.shares)
         self.trained_on_ = TrainedOn.of(tasks)
@@ -113,9 +123,10 @@ class Mixture(KeptMethod):
 
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
         """The choice in as large a basis as so few tasks determine."""
-        sizes = self._sizes(scaled)
+        x = scaled.x[: int(scaled.sizes[0])] if on_one_grid(scaled) else scaled.x  # the others are at the same places
+        sizes = self._sizes(scaled, x)
         for size in sizes:
-            self.basis_ = make_basis("spline", scaled.x, size)
+            self.basis_ = make_basis("spline", x, size)
             try:
                 return self._choose(training, judge)
             except (DataError, NumericalError):
@@ -124,44 +135,59 @@ class Mixture(KeptMethod):
         raise AssertionError  # there is one size or more
 
     def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
-        """More and more kinds, as long as the evidence of held-out tasks rises."""
-        designs, judged = TaskDesigns.of(self.basis_, training), TaskDesigns.of(self.basis_, judge)
-        places = self._places(training, designs)
+        """More and more kinds, as long as the evidence of held-out tasks rises.
+
+        Where there are many tasks, a few rounds tell which candidates cannot win.
+        """
+        designs, judged = (designs_of(self.basis_, tasks, self._floor) for tasks in (training, judge))
+        places = self._places(designs)
         label = self.progress if isinstance(self.progress, str) else "mixture"
         counts, ranks = self._counts(len(training)), self._ranks()
-        self.tried_: list[TriedKinds] = []
-        best: tuple[TriedKinds, KindsFit] | None = None
+        brief = BRIEF if len(designs) > SOME else ROUNDS
+        tried: list[_Candidate] = []
+        best: _Candidate | None = None
         with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
             for count in counts:
-                found = []
-                for rank in ranks:
-                    try:
-                        fit = self._fit(designs, places, count, rank)
-                    except (DataError, NumericalError):
-                        if best is None:
-                            raise
-                        break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
-                    shares = torch.tensor(fit.shares, dtype=torch.float64).log()
-                    log_joint = shares + kind_evidences(judged, fit.models)
-                    found.append((TriedKinds(count, rank, float(log_joint.logsumexp(1).sum()) / judge.y.numel()), fit))
-                    advance(f"{count} kinds of rank {rank}")
-                self.tried_ += [tried for tried, _ in found]
-                if len(found) < len(ranks):
+                start, found = k_means(places, count, self.seed), []
+                try:
+                    for rank in ranks:
+                        one = _Candidate(count, rank, KindsEM(designs, start, rank, self._floor), judged)
+                        found.append(one.advanced(brief))
+                        advance(f"{count} kinds of rank {rank}")
+                        if _falling(found):
+                            break  # higher ranks would take the longest
+                except (DataError, NumericalError):
+                    if best is None:
+                        raise
+                    tried += found
+                    break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
+                tried += found
+                here = max(found, key=lambda one: one.mean)
+                if best is not None and here.mean <= best.mean:
                     break
-                here = max(found, key=lambda pair: pair[0].held_out_evidence)
-                if best is not None and here[0].held_out_evidence <= best[0].held_out_evidence:
-                    break
-                best, ranks = here, [rank for rank in self._ranks() if rank <= here[0].rank][-2:]
-        assert best is not None
-        return best
-
-    def _fit(self, designs: TaskDesigns, places: Float[Tensor, "m r"], kinds: int, rank: int) -> KindsFit:
-        return fit_kinds(designs, k_means(places, kinds, self.seed), rank, floor=self._floor)
+                best, ranks = here, [rank for rank in self._ranks() if rank <= here.rank][-2:]
+        chosen = _best_of(tried)
+        self.tried_ = [TriedKinds(one.kinds, one.rank, one.mean) for one in tried]
+        return TriedKinds(chosen.kinds, chosen.rank, chosen.mean), chosen.em.fit
 
     def condition(self, context: Tasks) -> KindsConditional:
         """Each task under every kind, by how probable that is given the context."""
         self._check_fitted()
         return KindsConditional(self, context)
+
+    def at_each(self, x: Float[Tensor, "u d"]) -> list[AtPoints]:
+        """What each kind says of each point: the basis is evaluated once for all, and not again for the same points."""
+        if self._said is not None and torch.equal(self._said[0], x):
+            return self._said[1]
+        B, p = self.basis_(x), len(self.scaler_.y_shift)
+        columns = [torch.cat([model.mean, model.loadings], 1) for model in self.models_]
+        said = (B @ torch.cat(columns, 1)).split([part.shape[1] for part in columns], 1)
+        found = [
+            AtPoints(part[:, :p].contiguous(), part.new_full((len(x),), model.noise), part[:, p:].contiguous())
+            for part, model in zip(said, self.models_, strict=True)
+        ]
+        self._said = x, found
+        return found
 
     @torch.no_grad()
     def responsibilities(self, tasks: Tasks) -> Float[Tensor, "m c"]:
@@ -179,7 +205,16 @@ class Mixture(KeptMethod):
     @torch.no_grad()
     def _log_joint(self, scaled: Tasks) -> Float[Tensor, "m c"]:
         shares = torch.tensor(self.shares_, dtype=torch.float64).log()
+        check_fits(self.priors_[0], scaled)
+        first, *others = batches(scaled)
+        if isinstance(first, SharedInputs) and not others:  # a lone group holds its tasks in their order
+            return shares + GridDesigns.of_values(first.y).evidences(self._on_grid(first.inputs))
         return shares + torch.stack([found.total.detach() for found in evidences(self.priors_, scaled)], 1)
+
+    def _on_grid(self, inputs: Inputs) -> list[GridKind]:
+        said = [one.gather(inputs.index[0]) for one in self.at_each(inputs.distinct)]
+        kinds = zip(said, self.models_, strict=True)
+        return [GridKind(one.mean, one.features, model.noise, None) for one, model in kinds]
 
     def state(self) -> State:
         """Basis, kinds and shares, for a file."""
@@ -210,6 +245,7 @@ class Mixture(KeptMethod):
 
     def _set(self, models: Sequence[MixedEffects], shares: Sequence[float]) -> None:
         self.models_, self.shares_ = list(models), list(shares)
+        self._said = None
         self.priors_ = [model.prior(self.basis_) for model in models]
 
     def _check(self, tasks: Tasks) -> None:
@@ -220,11 +256,11 @@ class Mixture(KeptMethod):
             if not 1 <= kinds <= len(tasks):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
 
-    def _sizes(self, tasks: Tasks) -> list[int]:
+    def _sizes(self, tasks: Tasks, x: Float[Tensor, "n d"]) -> list[int]:
         """Numbers of basis functions per input, the largest first: fewer where tasks do not determine them."""
         if self.size is not None:
             return [self.size]
-        distinct = [len(column.unique()) for column in tasks.x.unbind(1)]
+        distinct = [len(column.unique()) for column in x.unbind(1)]
         if on_one_grid(tasks):
             return [min(distinct)]
         most = min(SIZE, *distinct)
@@ -236,18 +272,61 @@ class Mixture(KeptMethod):
         return [count for count in COUNTS if count == 1 or count * TASKS_PER_KIND <= tasks]
 
     def _ranks(self) -> list[int]:
-        return [
-            min(rank, self.basis_.size) for rank in ([self.rank] if isinstance(self.rank, int) else sorted(self.rank))
-        ]
+        given = [self.rank] if isinstance(self.rank, int) else self.rank
+        return sorted({min(rank, self.basis_.size) for rank in given})
 
     @numerical("where the tasks lie among each other")
-    def _places(self, tasks: Tasks, designs: TaskDesigns) -> Float[Tensor, "m r"]:
+    def _places(self, designs: AnyDesigns) -> Float[Tensor, "m r"]:
         """Where each task lies among the others: its scores under one prior for all, for the kinds to start from."""
-        rank = min(16, self.basis_.size, len(tasks) - 1)
-        model = fit_em(Designs.of(self.basis_, tasks), rank, floor=self._floor, tolerance=1e-3).model
-        scores, scale = designs.scores(model), model.loadings.norm(dim=0).repeat_interleave(tasks.p)
-        places: Tensor = scores.reshape(len(tasks), -1) * scale / max(float(scale.max()), math.ulp(1.0))
+        scores, loadings = designs.scores(min(16, self.basis_.size, len(designs) - 1), self._floor)
+        scale = loadings.norm(dim=0).repeat_interleave(scores.shape[2])
+        places: Tensor = scores.reshape(len(designs), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
+
+
+class _Candidate:
+    """A number of kinds and a rank on the way, with the evidence of each held-out task so far."""
+
+    def __init__(self, kinds: int, rank: int, em: KindsEM, judged: AnyDesigns) -> None:
+        self.kinds, self.rank, self.em, self.judged = kinds, rank, em, judged
+
+    def advanced(self, rounds: int) -> Self:
+        """The same after so many rounds in all."""
+        fit = self.em.advance(rounds).fit
+        shares = torch.tensor(fit.shares, dtype=torch.float64).log()
+        self.evidence = (shares + self.judged.evidences(fit.models)).logsumexp(1)
+        self.mean = float(self.evidence.sum()) / self.judged.values
+        return self
+
+    def cannot_win(self, best: _Candidate) -> bool:
+        """Whether held-out tasks say clearly that another is better."""
+        gap = best.evidence - self.evidence
+        error = float(gap.std()) / math.sqrt(len(gap)) if len(gap) > 1 else math.inf
+        return float(gap.mean()) > CLEARLY * error
+
+
+def _falling(found: Sequence[_Candidate]) -> bool:
+    """Whether held-out evidence has fallen twice, from rank to rank."""
+    last = [one.mean for one in found[-3:]]
+    return len(last) == 3 and last[0] > last[1] > last[2]
+
+
+def _best_of(tried: Sequence[_Candidate]) -> _Candidate:
+    """The best when all who can win have come to their end."""
+    first, *others = sorted(tried, key=lambda one: -one.mean)
+    brief = copy(first)  # what it says now is what the others are compared with
+    ended: list[_Candidate] = []
+    failed: list[Exception] = []
+    for one in (first, *others):
+        if ended and one.cannot_win(brief):
+            continue
+        try:
+            ended.append(one.advanced(ROUNDS))
+        except (DataError, NumericalError) as error:  # it was determined for a while
+            failed.append(error)
+    if not ended:
+        raise failed[0]
+    return max(ended, key=lambda one: one.mean)
 
 
 class KindsConditional(Conditional["KindsPosterior"]):
@@ -257,7 +336,7 @@ class KindsConditional(Conditional["KindsPosterior"]):
     def __init__(self, method: Mixture, context: Tasks) -> None:
         self.method, self.context = method, context
         given = method.scaler_.scale(context)
-        kinds = conditioned(method.priors_, given)
+        kinds = conditioned(method.priors_, given, method.at_each)
         shares = torch.tensor(method.shares_, dtype=torch.float64).log()
         log_joint = shares + torch.stack([kind.evidence.total for kind in kinds], 1)
         total = log_joint.logsumexp(1)
@@ -267,37 +346,42 @@ class KindsConditional(Conditional["KindsPosterior"]):
         most = int(asked.sum(1).max())
         weights = torch.where(asked, ranked.values, -torch.inf)[:, :most]
         self.log_weights = weights - weights.logsumexp(1, keepdim=True)
-        self.places = [_place(kinds, ranked.indices[:, k], asked[:, k]) for k in range(most)]
+        self.order = torch.where(asked, ranked.indices, -1)[:, :most]  # −1 where no further kind has a say
+        self.kinds = {c: self._of_kind(kinds[c], c) for c in self.order.unique().tolist() if c >= 0}
+
+    def _of_kind(self, kind: GaussianConditional, c: int) -> tuple[Tensor, GaussianConditional]:
+        """The tasks that may be of a kind, under it."""
+        who = torch.nonzero((self.order == c).any(1))[:, 0]
+        return who, kind.select(who)
 
     @property
     def evidence(self) -> Evidence:
         """The evidence of each task's context: `log Σ_c π_c p(y | kind c)`."""
         return Evidence.of_total(self.total)
 
+    @torch.no_grad()
     def posterior(self, points: Tasks) -> KindsPosterior:
         """The mixture of what each likely kind says at these points."""
-        return KindsPosterior(
-            [self._gathered(place, points) for place in self.places], self.log_weights, self.evidence, self
-        )
+        scaled = self.method.scaler_.scale(points)
+        known = Inputs.of_rows(scaled)
+        said = self.method.at_each(known.distinct)
+        answers = {}
+        for c, (who, kind) in self.kinds.items():
+            theirs = Inputs(known.distinct, known.index[scaled.rows_of(who)])
+            answers[c] = kind.posterior(scaled.select(who), theirs, said[c])
+        places = [self._place(k, points, answers) for k in range(self.order.shape[1])]
+        return KindsPosterior(places, self.log_weights, self.evidence, self)
 
-    def _gathered(self, place: Sequence[tuple[Tensor, GaussianConditional]], points: Tasks) -> Posterior:
-        scaler = self.method.scaler_
-        parts: list[tuple[Tensor, Posterior]] = []
-        for which, kind in place:
-            inside = UserConditional(kind, scaler, self.context.select(which))
-            parts.append((which, inside.posterior(points.select(which))))
+    def _place(self, k: int, points: Tasks, answers: Mapping[int, GaussianPosterior]) -> Posterior:
+        """What each task's k-th likely kind says."""
+        scaler, parts = self.method.scaler_, []
+        for c, (who, _) in self.kinds.items():
+            here = torch.nonzero(self.order[who, k] == c)[:, 0]
+            if len(here):
+                some = answers[c].select(here)
+                evidence = some.evidence.shifted(scaler.log_jacobian(some.conditional.context))
+                parts.append((who[here], UserPosterior(some, points.select(who[here]), scaler, evidence)))
         return Gathered(points, parts)
-
-
-def _place(
-    kinds: Sequence[GaussianConditional], chosen: Tensor, asked: Tensor
-) -> list[tuple[Tensor, GaussianConditional]]:
-    """Each task that has a kind at some place in its order, under that kind."""
-    found = []
-    for c in chosen[asked].unique().tolist():
-        which = torch.nonzero((chosen == c) & asked)[:, 0]
-        found.append((which, kinds[c].select(which)))
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,9 @@ from metaprior.priors.tails import Degrees
 
 PARTS = ("mean", "kernel", "noise")
 
+LAYING_OUT = 10
+"""Covariances that take as long as laying out the features of a point."""
+
 
 @dataclass(frozen=True, eq=False)
 class AtPoints:
@@ -111,7 +114,8 @@ class Prior(nn.Module):
         assert z1.which is not None
         assert z2.which is not None
         distinct, all_pairs = len(z1.distinct) * len(z2.distinct), z1.which.numel() * z2.which.shape[-1]
-        return 2 * distinct <= all_pairs and not torch.is_grad_enabled() and not self.kernel.batch_shape
+        laid_out = LAYING_OUT * (z1.which.numel() + z2.which.numel())
+        return 2 * distinct <= all_pairs + laid_out and not torch.is_grad_enabled() and not self.kernel.batch_shape
 
     def variance(self, z: AtPoints) -> Float[Tensor, "*n"]:
         """`k_θ(x, x)` at each point."""

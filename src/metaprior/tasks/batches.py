@@ -37,12 +37,17 @@ class Inputs:
     """Points `distinct[index]`: what costs per point (a network) is computed once per distinct one."""
 
     distinct: Float[Tensor, "u d"]
-    index: Int[Tensor, "b n"]
+    index: Int[Tensor, "*n"]
 
     @staticmethod
     def of(x: Float[Tensor, "b n d"]) -> Inputs:
         distinct, index = distinct_rows(x.reshape(-1, x.shape[-1]))
         return Inputs(distinct, index.reshape(x.shape[:-1]))
+
+    @staticmethod
+    def of_rows(tasks: Tasks) -> Inputs:
+        """The distinct points of all tasks, and which of them each row is."""
+        return Inputs(*distinct_rows(tasks.x))
 
     def to(self, like: Tensor) -> Inputs:
         return Inputs(self.distinct.to(like), self.index.to(like.device))
@@ -125,14 +130,14 @@ def _share_distinct(laid_out: list[Batch]) -> list[Batch]:
     return common
 
 
-def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None) -> list[Padded]:
-    """These tasks (default: all) in padded batches of similar size."""
+def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None, known: Inputs | None = None) -> list[Padded]:
+    """These tasks (default: all) in padded batches of similar size. known: the distinct points of all tasks' rows."""
     which = torch.arange(len(tasks)) if which is None else which
-    return [pad(tasks, which[bucket]) for bucket in buckets(tasks.sizes[which])]
+    return [pad(tasks, which[bucket], known) for bucket in buckets(tasks.sizes[which])]
 
 
-def pad(tasks: Tasks, which: Int[Tensor, " b"]) -> Padded:
-    """These tasks in one padded batch, in this order."""
+def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> Padded:
+    """These tasks in one padded batch, in this order. known: the distinct points of all tasks' rows."""
     sizes = tasks.sizes[which]
     column = torch.arange(int(sizes.max()) if len(which) else 0)
     mask = column < sizes[:, None]
@@ -140,7 +145,8 @@ def pad(tasks: Tasks, which: Int[Tensor, " b"]) -> Padded:
     first = tasks.offsets[which].clamp(max=max(len(tasks.x) - 1, 0))
     rows = torch.where(mask, first[:, None] + column, first[:, None])
     y = torch.where(mask[..., None], tasks.y[rows], 0.0)
-    return Padded(which, Inputs.of(tasks.x[rows]), y, mask)
+    inputs = Inputs.of(tasks.x[rows]) if known is None else Inputs(known.distinct, known.index[rows])
+    return Padded(which, inputs, y, mask)
 
 
 def buckets(sizes: Int[Tensor, " k"], beside: int | None = None) -> Iterator[Int[Tensor, " b"]]:

@@ -231,13 +231,16 @@ class Tasks:
         if chosen.numel() and not (-len(self) <= int(chosen.min()) and int(chosen.max()) < len(self)):
             raise DataError(f"positions must lie in 0 … {len(self) - 1}.")
         chosen = chosen % max(len(self), 1)
-        sizes = self.sizes[chosen]
-        offsets = offsets_of(sizes)
-        start = torch.repeat_interleave(self.offsets[chosen] - offsets[:-1], sizes)
-        rows = torch.arange(int(offsets[-1])) + start
+        rows, offsets = self.rows_of(chosen), offsets_of(self.sizes[chosen])
         ids = tuple(self.ids[i] for i in chosen.tolist())
         covariates = None if self.covariates is None else self.covariates[chosen]
         return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, ids=ids, covariates=covariates)
+
+    def rows_of(self, which: Int[Tensor, " k"]) -> Int[Tensor, " n"]:
+        """The rows of some tasks, task by task."""
+        sizes = self.sizes[which]
+        offsets = offsets_of(sizes)
+        return torch.arange(int(offsets[-1])) + torch.repeat_interleave(self.offsets[which] - offsets[:-1], sizes)
 
     def split(self, fraction: float, seed: int) -> tuple[Tasks, Tasks]:
         """Two random disjoint parts: this fraction of the tasks (at least one), and the rest."""
