@@ -68,7 +68,8 @@ def tried_slowly(fpca: FPCA, tasks: Tasks) -> list[Tried]:
             try:
                 for n, (training, judge) in enumerate(parts):
                     start = start_of(training, rank, fpca.noise_floor, models[n])
-                    models[n] = fit_em(training, rank, start=start, floor=fpca.noise_floor, tolerance=ROUGHLY, max_steps=FEW_STEPS).model
+                    how = {"floor": fpca.noise_floor, "tolerance": ROUGHLY, "max_steps": FEW_STEPS}
+                    models[n] = fit_em(training, rank, start=start, **how).model
                     judged.append(evidence_of(judge, models[n]))
             except (DataError, NumericalError):
                 break

@@ -21,6 +21,15 @@ REFUSED = 20
 """Shortened steps in a row after which a problem is at its end."""
 
 
+ORDERS = [
+    torch.tensor([half + (slot + k) % HISTORY for half in (0, HISTORY) for k in range(HISTORY)])
+    for slot in range(HISTORY)
+]
+"""Where what is kept stands, the oldest first, by the slot that is next to be written; and the way back."""
+
+BACK = [order.argsort() for order in ORDERS]
+
+
 class Problems(Protocol):
     """Several problems, whose parameters are the rows of one matrix."""
 
@@ -207,11 +216,12 @@ class _Updates:
         k = (self.slot - 1) % HISTORY
         latest = torch.stack([self.basis[:, k], self.basis[:, HISTORY + k], self.g.float()], 1)
         products = (latest @ self.basis.mT).double()
-        self.gram[:, :, [k, HISTORY + k]] = products[:, :2].mT
-        self.gram[:, [k, HISTORY + k]] = products[:, :2]
-        order = (torch.arange(2 * HISTORY) + self.slot) % HISTORY
-        order[HISTORY:] += HISTORY
-        ordered, along = self.gram[:, order][..., order], products[:, 2, order, None]
+        for row, place in ((0, k), (1, HISTORY + k)):
+            self.gram[:, place] = products[:, row]
+            self.gram[:, :, place] = products[:, row]
+        order = ORDERS[self.slot]
+        ordered = self.gram.index_select(1, order).index_select(2, order)
+        along = products[:, 2].index_select(1, order)[..., None]
         sy, yy = ordered[:, :HISTORY, HISTORY:], ordered[:, HISTORY:, HISTORY:]
         sg, yg = along[:, :HISTORY], along[:, HISTORY:]
         if not self.whole:  # what is not known has no part in it
@@ -223,8 +233,7 @@ class _Updates:
         w = torch.linalg.solve_triangular(R, sg, upper=True)
         inner = R.diagonal(dim1=-2, dim2=-1)[..., None] * w + gamma * (yy @ w - yg)
         a = torch.linalg.solve_triangular(R.mT, inner, upper=False)
-        coefficients = torch.empty(len(w), 1, 2 * HISTORY, dtype=torch.float32)
-        coefficients[:, 0, order] = torch.cat([-a, gamma * w], 1)[..., 0].float()
+        coefficients = torch.cat([-a, gamma * w], 1).mT.float().index_select(2, BACK[self.slot])
         d = torch.addcmul((coefficients @ self.basis)[:, 0], gamma[:, 0], self.g, value=-1)
         slope = torch.linalg.vecdot(self.g, d)
         misled = ~(slope < 0)

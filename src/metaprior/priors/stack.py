@@ -30,6 +30,10 @@ Parameters = dict[str, Tensor]
 """By name, each `[B, ...]`."""
 
 
+STANDARD = 1e-9
+"""Inputs of a mean and deviation that differ from 0 and 1 by no more are standardised."""
+
+
 class StackedAt(NamedTuple):
     """What each prior says of points of its own."""
 
@@ -120,7 +124,14 @@ class Stack:
             if isinstance(module, Network) and module.layers[0].weight.requires_grad:
                 own = [prior.get_submodule(name) for prior in self.priors]
                 scale, shift = (torch.stack([getattr(net, key) for net in own]) for key in ("_scale", "_shift"))
-                moved.append((f"{name}.layers.0.weight", f"{name}.layers.0.bias", scale[:, None], shift[..., None]))
+                if float(shift.abs().max()) > STANDARD or float((scale - 1).abs().max()) > STANDARD:
+                    moved.append((f"{name}.layers.0.weight", f"{name}.layers.0.bias", scale[:, None], shift[..., None]))
+        if not moved:
+            inverse = torch.zeros_like(self.start)  # what is not learned has no law
+            inverse[:, self.moves] = 1 / width
+            around = torch.zeros_like(self.start)
+            around[:, self.moves] = centres
+            return lambda values: -0.5 * ((values - around) * inverse).square().sum(1)
 
         def log_density(values: Tensor) -> Tensor:
             parts = self.parts(values)

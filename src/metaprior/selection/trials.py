@@ -24,16 +24,17 @@ from metaprior.tasks import Tasks, resolution
 RANKED = 600
 """Tasks that rungs are ranked on, where there are more: what is chosen learns from all of them."""
 
-FOLDS, FEWER, MANY = 5, 4, 400
+FOLDS, FEWER, MANY = 5, 4, 100
 """Parts that tasks are held out in, one after the other, and from how many tasks on there are fewer parts."""
 
 SMALL = 1_500
-"""Rows up to which all folds, and all tasks together, are learned at once: there it is calls that cost, not numbers."""
+"""Rows of fewer tasks than that, with which all folds, and all tasks together, are learned at once: there it is calls
+that cost, not numbers."""
 
 ENTRIES = 30
 """Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
-JUDGED = 100
+JUDGED = 80
 """Held-out tasks that say enough, if the rungs that are left differ by more than their standard error."""
 
 LEAST = 10
@@ -62,7 +63,7 @@ class Plan(NamedTuple):
         """For these tasks. thorough: every rung on every fold of all tasks, however long that takes."""
         some = tasks if thorough else some_of(tasks, RANKED, seed)
         folds = tuple(k_folds(len(some), FEWER if len(some) >= MANY else FOLDS, seed))
-        small = len(some.x) <= SMALL
+        small = len(some.x) <= SMALL and len(some) < MANY
         waves = (folds,) if small else tuple((fold,) for fold in folds)
         return Plan(some, waves, small and len(some) == len(tasks), not thorough)
 
