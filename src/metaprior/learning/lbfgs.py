@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -21,9 +22,10 @@ REFUSED = 20
 """Shortened steps in a row after which a problem is at its end."""
 
 
+Values = np.ndarray[Any, Any]
+
 ORDERS = [
-    torch.tensor([half + (slot + k) % HISTORY for half in (0, HISTORY) for k in range(HISTORY)])
-    for slot in range(HISTORY)
+    np.array([half + (slot + k) % HISTORY for half in (0, HISTORY) for k in range(HISTORY)]) for slot in range(HISTORY)
 ]
 """Where what is kept stands, the oldest first, by the slot that is next to be written; and the way back."""
 
@@ -82,25 +84,25 @@ def learn_together(
     """
     began = time.perf_counter()
     updates, best = _Updates(problems, start, moves), start.clone()
-    judged = problems.judged(updates.x, updates.loss)
+    judged = _judged(problems, updates)
     looks = [[Look(0, math.nan, value, 0.0)] for value in judged.tolist()]
     tops, ended = [own[0] for own in looks], [("", 0)] * len(start)
-    alive, reference = list(range(len(start))), judged.clone()
-    without, epoch = torch.zeros_like(updates.refused), 0
+    alive, reference = list(range(len(start))), judged
+    without, epoch = np.zeros(len(start), int), 0
     while alive:
         run = min(check_every, max_epochs - epoch)
         for _ in range(run):
             updates.step(problems)
         epoch += run
-        judged = problems.judged(updates.x, updates.loss)
-        judged = torch.where(judged.isfinite(), judged, -torch.inf)
+        judged = _judged(problems, updates)
+        judged = np.where(np.isfinite(judged), judged, -np.inf)
         risen = judged > reference + tolerance
-        reference, without = torch.where(risen, judged, reference), torch.where(risen, 0, without + 1)
+        reference, without = np.where(risen, judged, reference), np.where(risen, 0, without + 1)
         seconds, kept = time.perf_counter() - began, []
         for place, k in enumerate(alive):
             looks[k].append(Look(epoch, float(updates.loss[place]), float(judged[place]), seconds))
             if looks[k][-1].judged > tops[k].judged:
-                tops[k], best[k] = looks[k][-1], updates.x[place]
+                tops[k], best[k] = looks[k][-1], torch.from_numpy(updates.x[place])
             stopped = ""
             if int(without[place]) >= patience:
                 stopped = f"converged: no rise above {tolerance} in {patience} checks"
@@ -120,126 +122,126 @@ def learn_together(
     return [Ended(best[k], tuple(looks[k]), tops[k], *ended[k]) for k in range(len(start))]
 
 
+def _judged(problems: Problems, updates: _Updates) -> Values:
+    return problems.judged(torch.from_numpy(updates.x), torch.from_numpy(updates.loss)).numpy()
+
+
 class _Updates:
     """L-BFGS with backtracking (Nocedal and Wright, alg. 7.4), row by row.
 
     Every evaluation is a trial step of each problem: one that is taken is followed by a new direction, one that is
     refused by a shorter step. The direction is `H g` in the compact form of Byrd, Nocedal and Schnabel (1994): a few
-    products with all problems' histories, instead of a loop over them.
+    products with all problems' histories, instead of a loop over them. In NumPy, whose calls are quicker than torch's:
+    of problems as small as these, that is what an update costs.
     """
 
     def __init__(self, problems: Problems, start: Float[Tensor, "B P"], moves: Bool[Tensor, " P"]) -> None:
         B, P = start.shape
-        self.moves = None if bool(moves.all()) else moves.double()
-        self.x = start.clone()
+        self.moves = None if bool(moves.all()) else moves.double().numpy()
+        self.x = start.numpy().copy()
         self.loss, self.g = self._evaluated(problems, self.x)
         # steps s, then changes y of the gradient: read twice in every epoch, and digits matter little to a direction
-        self.basis = torch.zeros(B, 2 * HISTORY, P, dtype=torch.float32)
-        self.gram = start.new_zeros(B, 2 * HISTORY, 2 * HISTORY)
-        self.curvature = start.new_ones(B)  # γ
+        self.basis = np.zeros((B, 2 * HISTORY, P), np.float32)
+        self.gram = np.zeros((B, 2 * HISTORY, 2 * HISTORY))
+        self.known = np.zeros((B, HISTORY), bool)
+        self.curvature = np.ones(B)  # γ
+        self.refused, self.skipped = np.zeros(B, int), np.zeros(B, int)
         self.slot = 0
-        self.known = torch.zeros(B, HISTORY, dtype=torch.bool)
-        self.refused = torch.zeros(B, dtype=torch.int64)
-        self.skipped = torch.zeros(B, dtype=torch.int64)
-        self.aware = self.whole = False  # whether all have known their last step, and all steps that are kept
-        self.d = -self.g
-        self.t = self._first_length()
-        self.slope = (self.g * self.d).sum(1)
+        self.d, self.t = -self.g, self._first_length()
+        self.slope = _dots(self.g, self.d)
 
-    def _first_length(self) -> Float[Tensor, " B"]:
-        return (1 / self.g.abs().sum(1).clamp(min=1e-300)).clamp(max=1.0)
+    def _first_length(self) -> Values:
+        return np.minimum(1 / np.maximum(np.abs(self.g).sum(1), 1e-300), 1.0)
 
     def select(self, which: Sequence[int]) -> _Updates:
         """Those of some of the problems."""
-        some, chosen = object.__new__(_Updates), torch.tensor(which)
+        some = object.__new__(_Updates)
         for name, value in vars(self).items():
-            whole = name in ("moves", "slot", "aware", "whole")
-            setattr(some, name, value if whole else value[chosen])
+            setattr(some, name, value if name in ("moves", "slot") else value[list(which)])
         return some
 
-    def _evaluated(self, problems: Problems, x: Float[Tensor, "B P"]) -> tuple[Tensor, Tensor]:
-        values = x.detach().requires_grad_()
+    def _evaluated(self, problems: Problems, x: Values) -> tuple[Values, Values]:
+        values = torch.from_numpy(x).requires_grad_()
         with torch.enable_grad():
             loss = problems.loss(values)
             (gradient,) = torch.autograd.grad(loss.nan_to_num(0.0, 0.0, 0.0).sum(), values)
-        if self.moves is not None:
-            gradient = gradient * self.moves
-        return loss.detach(), gradient
+        found = gradient.numpy()
+        return loss.detach().numpy(), found if self.moves is None else found * self.moves
 
-    @torch.no_grad()
     def step(self, problems: Problems) -> None:
         """One evaluation: of every problem, a trial step."""
-        trial = torch.addcmul(self.x, self.d, self.t[:, None])
+        trial = self.x + self.t[:, None] * self.d
         loss, g = self._evaluated(problems, trial)
-        finite = (loss + g.sum(1)).isfinite()
+        finite = np.isfinite(loss + g.sum(1))
         taken = finite & (loss <= self.loss + ENOUGH_DECREASE * self.t * self.slope)
         s, y = trial - self.x, g - self.g
-        if bool(taken.all()):
+        if taken.all():
             self.x, self.loss, self.g = trial, loss, g
-            self.refused.zero_()
+            self.refused[:] = 0
             self._remember(s, y, taken)
             self.d, self.slope = self._direction()
             self.t = self._length()
             return
         self.skipped += ~finite
-        self.refused = torch.where(taken, 0, self.refused + 1)
-        rise = loss - self.loss - self.slope * self.t
-        shorter = (-0.5 * self.slope * self.t.square() / rise).nan_to_num(0.0, 0.0, 0.0)
-        shorter = torch.where(finite, shorter.clamp(0.1 * self.t, 0.5 * self.t), 0.1 * self.t)
+        self.refused = np.where(taken, 0, self.refused + 1)
+        with np.errstate(all="ignore"):
+            shorter = -0.5 * self.slope * self.t**2 / (loss - self.loss - self.slope * self.t)
+        shorter = np.clip(np.where(finite, shorter, 0.0), 0.1 * self.t, 0.5 * self.t)
         moved = taken[:, None]
-        self.x, self.loss = torch.where(moved, trial, self.x), torch.where(taken, loss, self.loss)
-        self.g = torch.where(moved, g, self.g)
+        self.x, self.loss = np.where(moved, trial, self.x), np.where(taken, loss, self.loss)
+        self.g = np.where(moved, g, self.g)
         self._remember(s, y, taken)
         d, slope = self._direction()
-        self.d, self.slope = torch.where(moved, d, self.d), torch.where(taken, slope, self.slope)
-        self.t = torch.where(taken, self._length(), shorter)
+        self.d, self.slope = np.where(moved, d, self.d), np.where(taken, slope, self.slope)
+        self.t = np.where(taken, self._length(), shorter)
 
-    def _length(self) -> Float[Tensor, " B"]:
+    def _length(self) -> Values:
         """Of the next step: whole, or careful where nothing is known of the curvature."""
-        if self.aware:
-            return torch.ones_like(self.loss)
-        return torch.where(self.known.any(1), 1.0, self._first_length())
+        aware = self.known.any(1)
+        return np.ones(len(aware)) if aware.all() else np.where(aware, 1.0, self._first_length())
 
-    def _remember(self, s: Tensor, y: Tensor, taken: Bool[Tensor, " B"]) -> None:
-        sy, yy = torch.linalg.vecdot(s, y), torch.linalg.vecdot(y, y)
+    def _remember(self, s: Values, y: Values, taken: Values) -> None:
+        sy, yy = _dots(s, y), _dots(y, y)
         fine = taken & (sy > 1e-12 * yy) & (yy > 0)
         k = self.slot
         self.slot = (k + 1) % HISTORY
         self.known[:, k] = fine
         self.basis[:, k], self.basis[:, HISTORY + k] = s, y
-        self.curvature = torch.where(fine, sy / yy, self.curvature)
-        self.aware = bool(fine.all())
-        self.whole = bool(self.known.all())
+        self.curvature = np.where(fine, sy / np.where(fine, yy, 1.0), self.curvature)
 
-    def _direction(self) -> tuple[Float[Tensor, "B P"], Float[Tensor, " B"]]:
+    def _direction(self) -> tuple[Values, Values]:
         """`−H g`, and the slope along it."""
         k = (self.slot - 1) % HISTORY
-        latest = torch.stack([self.basis[:, k], self.basis[:, HISTORY + k], self.g.float()], 1)
-        products = (latest @ self.basis.mT).double()
+        latest = np.stack([self.basis[:, k], self.basis[:, HISTORY + k], self.g.astype(np.float32)], 1)
+        products = (latest @ self.basis.swapaxes(1, 2)).astype(float)
         for row, place in ((0, k), (1, HISTORY + k)):
-            self.gram[:, place] = products[:, row]
-            self.gram[:, :, place] = products[:, row]
+            self.gram[:, place] = self.gram[:, :, place] = products[:, row]
         order = ORDERS[self.slot]
-        ordered = self.gram.index_select(1, order).index_select(2, order)
-        along = products[:, 2].index_select(1, order)[..., None]
+        ordered, along = self.gram[:, order[:, None], order], products[:, 2, order]
         sy, yy = ordered[:, :HISTORY, HISTORY:], ordered[:, HISTORY:, HISTORY:]
-        sg, yg = along[:, :HISTORY], along[:, HISTORY:]
-        if not self.whole:  # what is not known has no part in it
-            known = self.known[:, order[:HISTORY]]
+        sg, yg = along[:, :HISTORY, None], along[:, HISTORY:, None]
+        known = self.known[:, order[:HISTORY]]
+        if not known.all():  # what is not known has no part in it
             both = known[:, :, None] & known[:, None, :]
-            sy = torch.where(both, sy, torch.eye(HISTORY, dtype=sy.dtype))
-            yy, sg, yg = torch.where(both, yy, 0.0), sg * known[..., None], yg * known[..., None]
-        R, gamma = sy.triu(), self.curvature[:, None, None]
-        w = torch.linalg.solve_triangular(R, sg, upper=True)
-        inner = R.diagonal(dim1=-2, dim2=-1)[..., None] * w + gamma * (yy @ w - yg)
-        a = torch.linalg.solve_triangular(R.mT, inner, upper=False)
-        coefficients = torch.cat([-a, gamma * w], 1).mT.float().index_select(2, BACK[self.slot])
-        d = torch.addcmul((coefficients @ self.basis)[:, 0], gamma[:, 0], self.g, value=-1)
-        slope = torch.linalg.vecdot(self.g, d)
+            sy, yy = np.where(both, sy, np.eye(HISTORY)), np.where(both, yy, 0.0)
+            sg, yg = sg * known[..., None], yg * known[..., None]
+        R, gamma = np.triu(sy), self.curvature[:, None, None]
+        R_inverse = np.linalg.inv(R)
+        w = R_inverse @ sg
+        inner = R.diagonal(0, 1, 2)[..., None] * w + gamma * (yy @ w - yg)
+        a = R_inverse.swapaxes(1, 2) @ inner
+        coefficients = np.concatenate([-a, gamma * w], 1)[:, BACK[self.slot], 0].astype(np.float32)
+        d = (coefficients[:, None] @ self.basis)[:, 0] - self.curvature[:, None] * self.g
+        slope = _dots(self.g, d)
         misled = ~(slope < 0)
-        if bool(misled.any()):  # what is known of the curvature is of no use: forget it
+        if misled.any():  # what is known of the curvature is of no use: forget it
             self.known[misled] = False
-            self.aware = self.whole = False
-            d = torch.where(misled[:, None], -self.g, d)
-            slope = torch.linalg.vecdot(self.g, d)
+            d[misled] = -self.g[misled]
+            slope = _dots(self.g, d)
         return d, slope
+
+
+def _dots(a: Values, b: Values) -> Values:
+    """The inner product of each row with its like."""
+    found: Values = np.einsum("ij,ij->i", a, b)
+    return found

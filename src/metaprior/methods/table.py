@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.inference import KeptMethod
 from metaprior.methods.fpca import FPCA
@@ -24,6 +26,10 @@ from metaprior.tasks import Tasks
 
 MANY = 400
 """From so many tasks on, patients of few points are the rule: each counts the same, however often it was measured."""
+
+MANY_TASKS: dict[str, Any] = {"weighting": "point", "hidden": (64, 32), "network_dtype": torch.float32}
+"""How networks learn from so many: their points are thousands, and half the digits and a quarter of the paper's units
+predict as well."""
 
 SOME = 100
 """From so many tasks on, one part of them tells how many functions and components there are."""
@@ -63,7 +69,8 @@ def _prior(mean: str, kernel: str, **options: Any) -> Maker:
     def make(tasks: Tasks, seed: int, contexts: Contexts | None) -> LearnedPrior:
         many = len(tasks) >= MANY
         chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8 if many else 4}
-        chosen |= {"weighting": "point", "gain": 1.0} if many else {"hidden": FEW_UNITS, "gain": 1.0}
+        chosen |= MANY_TASKS if many else {"hidden": FEW_UNITS}
+        chosen |= {"gain": 1.0}
         chosen |= options
         return LearnedPrior(mean, kernel, held_out=spare(len(tasks)), seed=seed, progress=False, **chosen)
 

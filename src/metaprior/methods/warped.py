@@ -186,11 +186,11 @@ class _Warps:
 
 
 class _Both(nn.Module):
-    """A warp and its slope, of the same values."""
+    """A warp and its slope, of values within its range."""
 
     def __init__(self, warp: Warp) -> None:
         super().__init__()
         self.warp = warp
 
     def forward(self, y: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        return self.warp(y), self.warp.log_slope(y)
+        return self.warp.bent(y), self.warp.bent_log_slope(y)

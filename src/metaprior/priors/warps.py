@@ -37,33 +37,33 @@ class Warp(nn.Module, ABC):
     def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g(y)`."""
         low, high = self._range()
-        t = self._bent(_between(y, low, high))
+        t = self.bent(_between(y, low, high))
         if high is not None:
-            t = t + torch.relu(y - high) * self._bent_log_slope(high).exp()
+            t = t + torch.relu(y - high) * self.bent_log_slope(high).exp()
         if low is not None:
-            t = t - torch.relu(low - y) * self._bent_log_slope(low).exp()
+            t = t - torch.relu(low - y) * self.bent_log_slope(low).exp()
         return t
 
     def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g⁻¹(t)`."""
         low, high = self._range()
-        y = self._unbent(_between(t, *(None if end is None else self._bent(end) for end in (low, high))))
+        y = self._unbent(_between(t, *(None if end is None else self.bent(end) for end in (low, high))))
         if high is not None:
-            y = y + torch.relu(t - self._bent(high)) / self._bent_log_slope(high).exp()
+            y = y + torch.relu(t - self.bent(high)) / self.bent_log_slope(high).exp()
         if low is not None:
-            y = y - torch.relu(self._bent(low) - t) / self._bent_log_slope(low).exp()
+            y = y - torch.relu(self.bent(low) - t) / self.bent_log_slope(low).exp()
         return y
 
     def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`log g'(y)`: what a log density gains on the way back to y."""
-        return self._bent_log_slope(_between(y, *self._range()))
+        return self.bent_log_slope(_between(y, *self._range()))
 
     def _range(self) -> tuple[Float[Tensor, " p"] | None, Float[Tensor, " p"] | None]:
         """Where it is bent; None: it has its own shape as far as y goes on that side."""
         return self.lower, self.upper
 
     @abstractmethod
-    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g(y)` within the range."""
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Warp(nn.Module, ABC):
         """The y within the range that has `g(y) = t`."""
 
     @abstractmethod
-    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`log g'(y)` within the range."""
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
@@ -100,13 +100,13 @@ class IdentityWarp(Warp):
     def _range(self) -> tuple[None, None]:
         return None, None  # straight everywhere
 
-    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return y
 
     def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return t
 
-    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return torch.zeros_like(y)
 
 
@@ -125,13 +125,13 @@ class LogWarp(_Positive):
 
     name = "log"
 
-    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (y / self.unit).log()
 
     def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return self.unit * t.exp()
 
-    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return -y.log()
 
 
@@ -152,13 +152,13 @@ class BoxCox(_Positive):
         """λ: 1 at the start, which bends nothing."""
         return 2 * torch.sigmoid(self.raw)
 
-    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return _power((y / self.unit).log(), self.power)
 
     def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return self.unit * _log_root(t, self.power).exp()
 
-    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return torch.xlogy(self.power - 1, y / self.unit) - self.unit.log()
 
 
@@ -176,14 +176,14 @@ class YeoJohnson(Warp):
         """λ: 1 at the start, which bends nothing."""
         return 2 * torch.sigmoid(self.raw)
 
-    def _bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         t = _power(self._log(y), self._powers(y))
         return torch.where(y >= 0, t, -t)
 
     def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return t.sign() * self._unit * _log_root(t.abs(), self._powers(t)).expm1()
 
-    def _bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (self._powers(y) - 1) * self._log(y) - self._unit.log()
 
     @property
