@@ -151,7 +151,8 @@ class _Updates:
         self.slope = _dots(self.g, self.d)
 
     def _first_length(self) -> Values:
-        return np.minimum(1 / np.maximum(np.abs(self.g).sum(1), 1e-300), 1.0)
+        found: Values = np.minimum(1 / np.maximum(np.abs(self.g).sum(1), 1e-300), 1.0)
+        return found
 
     def select(self, which: Sequence[int]) -> _Updates:
         """Those of some of the problems."""
@@ -198,7 +199,7 @@ class _Updates:
     def _length(self) -> Values:
         """Of the next step: whole, or careful where nothing is known of the curvature."""
         aware = self.known.any(1)
-        return np.ones(len(aware)) if aware.all() else np.where(aware, 1.0, self._first_length())
+        return np.ones_like(self.loss) if aware.all() else np.where(aware, 1.0, self._first_length())
 
     def _remember(self, s: Values, y: Values, taken: Values) -> None:
         sy, yy = _dots(s, y), _dots(y, y)

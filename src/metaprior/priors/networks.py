@@ -104,6 +104,11 @@ class Network(nn.Module):
         return first
 
     @property
+    def linear(self) -> list[nn.Linear]:
+        """Its layers, without the activations between them."""
+        return [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+
+    @property
     def dtype(self) -> torch.dtype:
         """Its own precision."""
         return self._first.weight.dtype

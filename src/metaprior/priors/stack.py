@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from gpytorch.kernels import Kernel, MaternKernel
 from gpytorch.means import ConstantMean, Mean, MultitaskMean, ZeroMean
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 from metaprior.priors.hyperprior import HyperPrior
@@ -70,6 +71,12 @@ class Stack:
         self.names, self.shapes = list(named), [tuple(value.shape) for value in named.values()]
         self.sizes = [value.numel() for value in named.values()]
         self.learned = [value.requires_grad for value in named.values()]
+        self.groups: dict[str, int] = {}  # networks whole, other parameters one by one, with their sizes
+        for name, size in zip(self.names, self.sizes, strict=True):
+            group = name.partition(".layers.")[0]
+            self.groups[group] = self.groups.get(group, 0) + size
+        learned = dict(zip((name.partition(".layers.")[0] for name in self.names), self.learned, strict=True))
+        self.moving = [learned[group] for group in self.groups]
         rows = [torch.cat([value.detach().double().flatten() for value in one.parameters()]) for one in priors]
         self.start: Float[Tensor, "B P"] = torch.stack(rows)
 
@@ -96,23 +103,29 @@ class Stack:
 
     def at(self, values: Float[Tensor, "B P"], x: Float[Tensor, "B u d"]) -> StackedAt:
         """What each prior, with these parameters, says of points of its own."""
-        own, kernel = self.parts(values), self.first.kernel
-        mean = _mean_at(self.first.mean, own, x)
+        pieces = zip(self.groups, self.moving, values.split(list(self.groups.values()), 1), strict=True)
+        own = {name: piece if moves else piece.detach() for name, moves, piece in pieces}
+        kernel, first = self.first.kernel, self.first
+        mean = _mean_at(first.mean, own, x)
         functions, places = None, x
         if isinstance(kernel, DeepKernel):
-            places = _network_at(kernel.network, "kernel.network", own, x)
+            places = _network_at(kernel.network, own["kernel.network"], x)
         elif isinstance(kernel, EigenfunctionKernel):
             assert kernel.rest is not None
-            functions = _network_at(kernel.network, "kernel.network", own, x) / math.sqrt(kernel.network.outputs)
-            places = _network_at(kernel.rest.network, "kernel.rest.network", own, x)
-        scale, length = softplus(own[self.scaled.scale]), softplus(own[self.scaled.length])
-        noise = self.first.noise
-        if isinstance(noise, LearnedNoise):
-            variance = noise.floor + softplus(own["noise.raw"])
+            functions = _network_at(kernel.network, own["kernel.network"], x) / math.sqrt(kernel.network.outputs)
+            places = _network_at(kernel.rest.network, own["kernel.rest.network"], x)
+        positive = [self.scaled.scale, self.scaled.length]
+        positive += ["noise.raw"] * isinstance(first.noise, LearnedNoise) + ["degrees.raw"] * (
+            first.degrees is not None
+        )
+        found = dict(zip(positive, softplus(torch.cat([own[name] for name in positive], 1)).unbind(1), strict=True))
+        if isinstance(first.noise, LearnedNoise):
+            variance = first.noise.floor + found["noise.raw"]
         else:
             variance = torch.stack([prior.noise.variance for prior in self.priors])  # type: ignore[misc]
-        degrees = None if self.first.degrees is None else LEAST + softplus(own["degrees.raw"])
-        return StackedAt(mean, functions, places / length.reshape(-1, 1, 1), scale, variance, degrees)
+        degrees = None if first.degrees is None else LEAST + found["degrees.raw"]
+        scale, length = found[self.scaled.scale], found[self.scaled.length]
+        return StackedAt(mean, functions, places / length[:, None, None], scale, variance, degrees)
 
     def law(self, laws: Sequence[HyperPrior]) -> Callable[[Float[Tensor, "B P"]], Float[Tensor, " B"]]:
         """`log p(ψ)` of each under a law of its own, up to a constant, as a function of all parameters."""
@@ -187,23 +200,57 @@ def _structure(prior: Prior) -> tuple[object, ...]:
 
 def _mean_at(mean: Mean, own: Parameters, x: Float[Tensor, "B u d"]) -> Float[Tensor, "B u p"]:
     if isinstance(mean, DeepMean):
-        return _network_at(mean.network, "mean.network", own, x)
+        return _network_at(mean.network, own["mean.network"], x)
     parts = list(mean.base_means) if isinstance(mean, MultitaskMean) else [mean]
     levels = []
     for k, part in enumerate(parts):
         name = f"mean.base_means.{k}" if isinstance(mean, MultitaskMean) else "mean"
         constant = isinstance(part, ConstantMean)
-        levels.append(own[f"{name}.raw_constant"] if constant else x.new_zeros(len(x)))
-    return torch.stack(levels, -1)[:, None].expand(-1, x.shape[1], -1)
+        levels.append(own[f"{name}.raw_constant"] if constant else x.new_zeros(len(x), 1))
+    return torch.cat(levels, 1)[:, None].expand(-1, x.shape[1], -1)
 
 
-def _network_at(network: Network, name: str, own: Parameters, x: Float[Tensor, "B u d"]) -> Float[Tensor, "B u k"]:
-    places = [k for k, layer in enumerate(network.layers) if isinstance(layer, nn.Linear)]
-    dtype = network.dtype
-    signal = x.to(dtype)
-    for k in places:
-        weight, bias = own[f"{name}.layers.{k}.weight"].to(dtype), own[f"{name}.layers.{k}.bias"].to(dtype)
-        signal = torch.baddbmm(bias[:, None], signal, weight.mT)
-        if k != places[-1]:
-            signal = network.activation(signal)
-    return signal.to(x.dtype)
+def _network_at(network: Network, flat: Float[Tensor, "B P"], x: Float[Tensor, "B u d"]) -> Float[Tensor, "B u k"]:
+    found: Tensor = _Layers.apply(flat, x, network)  # type: ignore[no-untyped-call]
+    return found
+
+
+BACK: dict[type[nn.Module], Callable[[Tensor, Tensor], Tensor]] = {
+    nn.Sigmoid: torch.ops.aten.sigmoid_backward,
+    nn.Tanh: torch.ops.aten.tanh_backward,
+    nn.ReLU: lambda gradient, signal: torch.ops.aten.threshold_backward(gradient, signal, 0.0),
+}
+"""Each activation with the way of a gradient back through it, by what came out of it."""
+
+
+class _Layers(torch.autograd.Function):
+    """Networks of one architecture at points of their own. flat: weights and biases of every layer, one row each.
+
+    The gradient is written out: a third of the calls that tracing every layer takes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, flat: Float[Tensor, "B P"], x: Float[Tensor, "B u d"], network: Network) -> Any:
+        signals, weights, start = [x.to(network.dtype)], [], 0
+        own, shapes = flat.to(network.dtype), [one.weight.shape for one in network.linear]
+        for k, (outputs, inputs) in enumerate(shapes):
+            middle, end = start + outputs * inputs, start + outputs * (inputs + 1)
+            weights.append(own[:, start:middle].view(-1, outputs, inputs))
+            out = torch.baddbmm(own[:, None, middle:end], signals[-1], weights[-1].mT)
+            signals.append(out if k == len(shapes) - 1 else network.activation(out))
+            start = end
+        ctx.network, ctx.signals, ctx.weights = network, signals, weights
+        return signals[-1].to(x.dtype)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        if not ctx.needs_input_grad[0]:
+            return None, None, None
+        network, signals, weights = ctx.network, ctx.signals, ctx.weights
+        through, back, found = gradient.to(network.dtype), BACK[type(network.activation)], []
+        for k in reversed(range(len(weights))):
+            found += [through.sum(1), (through.mT @ signals[k]).flatten(1)]
+            if k:
+                through = back(through @ weights[k], signals[k])
+        return torch.cat(found[::-1], 1).to(gradient.dtype), None, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -24,15 +25,14 @@ TOLERATED = 0.02
 
 def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
     """The weights of a mixture of fixed densities under which held-out values are most probable, by EM."""
-    k = log_density.shape[1]
-    shares = torch.full((k,), 1 / k, dtype=torch.float64)
+    likely = (log_density - log_density.amax(1, keepdim=True)).exp().numpy()
+    share, weights = np.full(likely.shape[1], 1 / likely.shape[1]), (weight / weight.sum()).numpy()
     for _ in range(1000):
-        responsible = torch.softmax(log_density + shares.log(), 1)
-        new = (weight[:, None] * responsible).sum(0) / weight.sum()
-        if float((new - shares).abs().max()) < 1e-6:
-            return new
-        shares = new.clamp(min=1e-300)
-    return shares
+        new = share * (likely.T @ (weights / (likely @ share)))
+        if np.abs(new - share).max() < 1e-6:
+            break
+        share = new
+    return torch.from_numpy(new)
 
 
 def least_squares_weights(

@@ -1,0 +1,168 @@
+"""Trying rungs: together where they are small, no longer than it matters, and never on what they have learned from."""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from metaprior import MetaGP, Tasks
+from metaprior.errors import OptionError
+from metaprior.inference import KeptMethod
+from metaprior.methods import METHODS, Entry, GPPerTask
+from metaprior.selection import Auto
+from metaprior.selection import trials as trials_module
+from metaprior.selection.trials import LEAST, RANKED, Plan, Trials
+from metaprior.selection.trying import Seen, Values, held_out_values, joined
+from metaprior.splits import default_contexts
+from metaprior.tasks import resolution
+
+
+def curves(count: int, n: int = 6, seed: int = 0) -> Tasks:
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(count):
+        x = np.sort(rng.uniform(0, 1, n))
+        pairs.append((x, np.sin(6 * x) + rng.normal() + 0.1 * rng.normal(size=n)))
+    return Tasks.from_pairs(pairs)
+
+
+class Wide(GPPerTask):
+    """A rung that knows nothing and says so: its values are spread over a thousand times what they are."""
+
+    learned_from: ClassVar[list[int]] = []
+
+    def fit(self, tasks):
+        type(self).learned_from.append(len(tasks))
+        super().fit(tasks)
+        self.scaler_ = dataclasses.replace(self.scaler_, y_scale=1000 * self.scaler_.y_scale)
+        return self
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    monkeypatch.setattr(Wide, "learned_from", [])
+    monkeypatch.setitem(METHODS, "wide", Entry(lambda *asked: Wide(), rung=True))
+    return Wide
+
+
+def test_few_tasks_are_one_wave_and_many_are_ranked_on_some():
+    few, some, many = (Plan.of(curves(count, 3), 0, thorough=False) for count in (12, 150, 1_500))
+    assert (len(few.waves), len(few.waves[0]), few.whole) == (1, 5, True)
+    assert (len(some.waves), len(some.waves[0]), some.whole) == (4, 1, False)
+    assert (len(many.tasks), many.whole) == (RANKED, False)
+    for plan in (few, some, many):
+        judged = torch.cat([fold.judge for wave in plan.waves for fold in wave])
+        assert sorted(judged.tolist()) == list(range(len(plan.tasks)))
+    thorough = Plan.of(curves(1_500, 3), 0, thorough=True)
+    assert (len(thorough.tasks), thorough.racing) == (1_500, False)
+
+
+def test_a_hopeless_rung_is_given_up_after_the_first_wave(wide):
+    tasks = curves(120)
+    auto = Auto(rungs=("gp per task", "shared gp", "wide"), progress=False).fit(tasks)
+    found = {one.name: one for one in auto.tried_}
+    assert found["wide"].density.tasks == 30
+    assert found["shared gp"].density.tasks > 30
+    assert "wide" not in auto.chosen_
+    assert wide.learned_from == [90]
+    thorough = Auto(rungs=("gp per task", "shared gp", "wide"), thorough=True, progress=False).fit(tasks)
+    assert {one.density.tasks for one in thorough.tried_} == {120}
+    assert wide.learned_from == [90, 90, 90, 90, 90]
+
+
+def test_no_rung_is_given_up_on_the_word_of_a_few_tasks(wide, monkeypatch):
+    monkeypatch.setattr(trials_module, "SMALL", 0)  # fold by fold, though there are few tasks
+    auto = Auto(rungs=("gp per task", "wide"), progress=False).fit(curves(4 * LEAST))
+    found = {one.name: one.density.tasks for one in auto.tried_}
+    assert found["gp per task"] == 4 * LEAST
+    assert LEAST <= found["wide"] < 4 * LEAST
+
+
+def test_no_rung_learns_from_more_tasks_than_it_is_ranked_on(wide):
+    """How long choosing takes does not depend on how many tasks there are."""
+    tasks = curves(RANKED + 200, 3)
+    auto = Auto(rungs=("gp per task", "wide"), progress=False).fit(tasks)
+    assert max(wide.learned_from) < RANKED
+    assert len(auto.trained_on_.seen(tasks.ids)) == len(tasks)  # what is chosen learns from all
+
+
+def test_a_budget_of_nothing_leaves_the_quick_rungs():
+    tasks = curves(12)
+    auto = Auto(budget=0, progress=False).fit(tasks)
+    quick = {name for name, one in METHODS.items() if one.quick and one.suits(12)}
+    assert {one.name for one in auto.tried_} == quick
+    assert "hyper-posterior" in auto.left_out_
+    assert "time" in auto.left_out_["hyper-posterior"]
+    for wrong in (-1, -math.inf, math.nan):
+        with pytest.raises(OptionError, match="budget"):
+            MetaGP(budget=wrong)
+
+
+def test_a_budget_in_the_midst_of_waves_compares_what_all_were_tried_on(monkeypatch):
+    tasks = curves(120)
+    clock = iter(range(10_000))
+    monkeypatch.setattr(trials_module.time, "perf_counter", lambda: float(next(clock)))
+    auto = Auto(rungs=("gp per task", "shared gp"), budget=6, progress=False).fit(tasks)
+    assert {one.density.tasks for one in auto.tried_} == {30}
+
+
+def test_what_was_tried_before_an_interruption_is_chosen_from(tmp_path, monkeypatch):
+    tasks, file = curves(12), tmp_path / "kept"
+
+    class Interrupted(GPPerTask):
+        def fit(self, tasks):
+            raise KeyboardInterrupt
+
+    rungs = ("gp per task", "shared gp", "late", "fpca")
+    monkeypatch.setitem(METHODS, "late", Entry(lambda *asked: Interrupted(), rung=True))
+    with pytest.raises(KeyboardInterrupt):
+        Auto(rungs=rungs, progress=False).fit(tasks, checkpoint=file)
+    tries = []
+    monkeypatch.setattr(Trials, "_try", lambda self, name, wave: tries.append(name))
+    auto = Auto(rungs=rungs, budget=0, progress=False).fit(tasks, checkpoint=file)
+    assert tries == []
+    assert {one.name for one in auto.tried_} == {"gp per task", "shared gp"}
+    assert set(auto.left_out_) == {"late", "fpca"}
+    assert all(one.seconds is not None for one in auto.tried_)
+    assert not file.exists()
+
+
+def test_all_settings_at_once_are_each_setting_asked_alone():
+    """The slow way: every context size, and the first and random points, one after the other."""
+    tasks = curves(9, 8)
+    method, contexts = GPPerTask().fit(tasks), default_contexts(tasks, 0)
+    splits = contexts(tasks)
+    seen, values = held_out_values(method, tasks, contexts, resolution(tasks), list(splits))
+    for k, (context, target) in enumerate(splits.values()):
+        alone, here = method.predict(context, target), values.setting == k
+        torch.testing.assert_close(seen.density[here], alone.log_density(target.y).flatten())
+        torch.testing.assert_close(seen.cdf[here], alone.cdf(target.y).flatten())
+        torch.testing.assert_close(seen.mean[here], alone.mean.flatten())
+        torch.testing.assert_close(values.y[here], target.y.flatten())
+        evidence = method.condition(context).evidence.total
+        torch.testing.assert_close(seen.evidence.view(len(splits), -1)[k], evidence)
+
+
+def test_what_is_kept_has_learned_from_all_tasks():
+    """Of few tasks, it was learned beside the folds; it is what it would be alone."""
+    tasks = curves(12)
+    auto = Auto(rungs=("shared gp",), progress=False).fit(tasks)
+    alone = METHODS["shared gp"].make(tasks, 0, None)
+    type(alone).fit_many([alone], [tasks])
+    context, target = curves(3, seed=1).context_target(2, 0)
+    ours, theirs = (method.predict(context, target).mean for method in (auto.method_, alone))
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_parts_of_waves_are_joined_in_their_order():
+    tasks = curves(120)
+    trials = Trials(Plan.of(tasks, 0, thorough=True), default_contexts(tasks, 0), ["gp per task"])
+    trials.run(None, lambda note, amount: None)
+    values, (seen,) = trials.known(4), trials.complete().values()
+    assert len(values.y) == len(seen.density)
+    assert values.task.unique().tolist() == list(range(120))
+    assert isinstance(trials.fitted("gp per task", tasks), KeptMethod)
+    assert joined(Seen, trials.seen["gp per task"][:1]).density.shape == joined(Values, trials.values[:1]).y.shape
