@@ -2,7 +2,7 @@
 
 from metaprior.report.cells import BETTER, WORSE, make_grids
 from metaprior.report.chapters import COMPARISON, Chapter, Picture, draw_figures
-from metaprior.report.figures.common import Curves, drawn_before, named, new_figure, write_figure
+from metaprior.report.figures.common import Curves, drawn_before, key_line, key_patch, named, new_figure, write_figure
 from metaprior.report.figures.model import model_figures, task_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.html import Html, join, tag
@@ -21,7 +21,8 @@ from metaprior.report.tables import markdown_tables, terminal_tables
 
 __all__ = [
     "BETTER", "COMPARISON", "GREY", "WORSE", "Chapter", "Curves", "Html", "Picture", "Results", "Row", "among_results",
-    "colour_of", "draw_figures", "drawn_before", "is_model_page", "join", "make_grids", "mark_sign", "markdown_tables",
-    "model_figures", "named", "new_figure", "performance", "read_found", "references", "section", "tag", "task_figure",
-    "terminal_tables", "write_comparison", "write_figure", "write_html", "write_model_page",
+    "colour_of", "draw_figures", "drawn_before", "is_model_page", "join", "key_line", "key_patch", "make_grids",
+    "mark_sign", "markdown_tables", "model_figures", "named", "new_figure", "performance", "read_found", "references",
+    "section", "tag", "task_figure", "terminal_tables", "write_comparison", "write_figure", "write_html",
+    "write_model_page",
 ]  # fmt: skip

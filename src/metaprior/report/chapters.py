@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, NamedTuple
 
 from metaprior.report.figures.common import Curves, write_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Picture(NamedTuple):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from metaprior.report import GREY, Curves, Row, colour_of, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PANELS = {
     "mse": "Mean squared error (lower is better)",

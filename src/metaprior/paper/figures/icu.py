@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from metaprior.report import GREY, Curves, Row, colour_of, named, new_figure
+from metaprior.report import GREY, Curves, Row, colour_of, key_line, key_patch, named, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 JUDGED = "learned both"
 BOUND = NormalDist().inv_cdf(0.95)
@@ -75,10 +78,10 @@ def _coverage(rows: list[Row], variable: str) -> float | None:
 
 def _residual_legend(methods: list[str]) -> list[Line2D | Patch]:
     return [
-        *(Line2D([], [], color=colour_of(method), lw=1.8, label=method) for method in methods),
-        Line2D([], [], color="black", lw=0.9, ls="--", label="calibrated"),
-        Patch(color=GREY, alpha=0.15, lw=0, label="inside the 90% interval"),
-        Line2D([], [], color=GREY, lw=0.8, ls=":", label="where a calibrated line leaves it"),
+        *(key_line(color=colour_of(method), lw=1.8, label=method) for method in methods),
+        key_line(color="black", lw=0.9, ls="--", label="calibrated"),
+        key_patch(color=GREY, alpha=0.15, lw=0, label="inside the 90% interval"),
+        key_line(color=GREY, lw=0.8, ls=":", label="where a calibrated line leaves it"),
     ]
 
 
@@ -117,9 +120,9 @@ def _patient(axes: Axes, curves: Curves, name: str) -> None:
 def _patient_legend() -> list[Line2D | Patch]:
     colour = colour_of(JUDGED)
     return [
-        Line2D([], [], ls="", marker="o", color="black", ms=4, label="first day: context"),
-        Line2D([], [], ls="", marker="o", mfc="white", mec="black", ms=4, label="second day: to predict"),
-        Line2D([], [], color=colour, lw=1.6, label=f"{JUDGED}: mean"),
-        Patch(color=colour, alpha=0.2, lw=0, label="90% interval"),
-        Line2D([], [], color=GREY, lw=0.9, label="24 hours"),
+        key_line(ls="", marker="o", color="black", ms=4, label="first day: context"),
+        key_line(ls="", marker="o", mfc="white", mec="black", ms=4, label="second day: to predict"),
+        key_line(color=colour, lw=1.6, label=f"{JUDGED}: mean"),
+        key_patch(color=colour, alpha=0.2, lw=0, label="90% interval"),
+        key_line(color=GREY, lw=0.9, label="24 hours"),
     ]

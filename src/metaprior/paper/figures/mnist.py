@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 
 from metaprior.report import Curves, Row, named, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 UNOBSERVED = "#3f6fb5"
 MOST_DIGITS = 3
@@ -62,6 +63,8 @@ def _mosaic(lines: dict[str, list[Image]], titles: list[str], together: int) -> 
 
 
 def _context(truth: Image, mask: Image) -> Image:
+    from matplotlib.colors import to_rgb
+
     return np.where(mask.astype(bool)[..., None], _grey(truth), np.array(to_rgb(UNOBSERVED)))
 
 

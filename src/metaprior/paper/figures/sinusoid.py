@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.figure import Figure
 
 from metaprior.report import GREY, Curves, Row, colour_of, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def samples(rows: list[Row], curves: Curves) -> Figure | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
-from metaprior.report import GREY, Curves, Row, colour_of, named, new_figure
+from metaprior.report import GREY, Curves, Row, colour_of, key_line, key_patch, named, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 DARK = "#3c4048"
 CONTEXT: dict[str, Any] = {"ls": "", "marker": "o", "ms": 4.5, "color": "black", "mec": "white", "mew": 0.6}
@@ -48,8 +50,8 @@ def _reconstruction(axes: Axes, curves: Curves, method: str, n: str) -> None:
 def _legend() -> list[Line2D | Patch]:
     """In one dark colour, as each method has its own."""
     return [
-        Line2D([], [], color=GREY, lw=1.2, label="step"),
-        Line2D([], [], color=DARK, lw=1.8, label="posterior mean"),
-        Patch(color=DARK, alpha=0.22, lw=0, label="±2 standard deviations"),
-        Line2D([], [], **CONTEXT, label="context"),
+        key_line(color=GREY, lw=1.2, label="step"),
+        key_line(color=DARK, lw=1.8, label="posterior mean"),
+        key_patch(color=DARK, alpha=0.22, lw=0, label="±2 standard deviations"),
+        key_line(**CONTEXT, label="context"),
     ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from metaprior.report import GREY, Curves, Row, colour_of, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TERMS = {"data_fit": ("data fit", "-"), "complexity": ("complexity", "--")}
 MONTHS = (1, 3, 5, 7, 9, 11)

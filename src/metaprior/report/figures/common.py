@@ -5,22 +5,42 @@ from __future__ import annotations
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from metaprior.output import write_whole
+
+if TYPE_CHECKING:  # half a second, for those who draw
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
 
 Curves = dict[str, np.ndarray[Any, Any]]
 
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches, outside pyplot's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def key_line(**style: Any) -> Line2D:
+    """A line of a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **style)
+
+
+def key_patch(**style: Any) -> Patch:
+    """A surface of a legend."""
+    from matplotlib.patches import Patch
+
+    return Patch(**style)
 
 
 def write_figure(figure: Figure, path: Path, dpi: int) -> None:

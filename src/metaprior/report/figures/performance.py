@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from typing import TYPE_CHECKING
 
-from metaprior.report.figures.common import Curves, new_figure
+from metaprior.report.figures.common import Curves, key_line, new_figure
 from metaprior.report.methods import Row, colour_of, references
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 PANELS = {
     "mse": "Mean squared error (lower is better)",
@@ -65,10 +68,8 @@ def _dress(axes: Axes, metric: str, sizes: list[int]) -> None:
 
 def _legend(markers: dict[str, str], published: bool) -> list[Line2D]:
     handles = [
-        Line2D(
-            [], [], color=colour_of(name), ls=":" if name in references() else "-", marker=marker, ms=4.5, label=name
-        )
+        key_line(color=colour_of(name), ls=":" if name in references() else "-", marker=marker, ms=4.5, label=name)
         for name, marker in markers.items()
     ]
-    paper = Line2D([], [], color="black", ls="--", lw=1, marker="o", ms=8, mfc="none", label="the paper's figure")
+    paper = key_line(color="black", ls="--", lw=1, marker="o", ms=8, mfc="none", label="the paper's figure")
     return [*handles, paper] if published else handles
