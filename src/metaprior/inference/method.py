@@ -29,6 +29,11 @@ class Method(ABC):
         for method, own in zip(methods, tasks, strict=True):
             method.fit(own)
 
+    def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
+        """Fit, given one like it that has learned from some of the tasks: by default anew."""
+        type(self).fit_many([self], [tasks])
+        return self
+
     @abstractmethod
     def condition(self, context: Tasks) -> Conditional[Any]:
         """The method with what is known of some target tasks, each of which it has looked at once."""

@@ -97,6 +97,18 @@ class FPCA(KeptMethod):
             method._keep(fit.model)
             method.trained_on_ = TrainedOn.of(own)
 
+    def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
+        """Fit with the size and rank that some of the tasks have chosen."""
+        given = self.size, self.rank
+        if isinstance(self.basis, Basis) or self.knots is not None or not earlier.tried_:
+            return super().fit_from(earlier, tasks)
+        self.size, self.rank, _ = best(earlier.tried_)
+        try:
+            return super().fit_from(earlier, tasks)
+        except (DataError, OptionError):
+            self.size, self.rank = given
+            return super().fit_from(earlier, tasks)
+
     def condition(self, context: Tasks) -> UserConditional:
         """Each curve, given some of its points."""
         self._check_fitted()

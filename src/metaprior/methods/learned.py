@@ -98,6 +98,17 @@ class LearnedPrior(KeptMethod):
         for one, ready, training in zip(methods, begun, trainings, strict=True):
             one.end(ready, training)
 
+    def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
+        """Fit from where it has come with some of the tasks, if it is of the same structure."""
+        try:
+            begun = self.begin(tasks, earlier)
+        except DataError:
+            return super().fit_from(earlier, tasks)
+        begun = begun._replace(trained_on=TrainedOn.of(tasks, task_x=bool(self.task_x_)))
+        (training,) = meta_train_many([begun.prior], [begun.tasks], [begun.how], [self.seed])
+        self.end(begun, training)
+        return self
+
     def begin(self, tasks: Tasks, start: LearnedPrior | None = None) -> Begun:
         """The prior at its start and the tasks as it will see them."""
         if self.dtype not in DTYPES.values():

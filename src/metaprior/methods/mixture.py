@@ -104,7 +104,9 @@ class Mixture(KeptMethod):
         others = self.scaler_.scale(self.held_out) if isinstance(self.held_out, Tasks) else self.held_out
         training, judge = to_stop_by(scaled, others, self.seed)
         self._floor = max(self.noise_floor, rounding_variance(scaled))
-        if not on_one_grid(training):
+        if isinstance(self.kinds, int) and isinstance(self.rank, int):  # nothing is left to choose
+            training = scaled
+        elif not on_one_grid(training):
             training = some_of(training, SOME, self.seed)
         chosen, fit = self._in_a_basis(scaled, training, judge)
         if training is not scaled:
@@ -120,6 +122,12 @@ class Mixture(KeptMethod):
         if isinstance(self.held_out, Tasks):
             self.trained_on_ = self.trained_on_.and_of(self.held_out)
         return self
+
+    def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
+        """Fit with the numbers of kinds and components that some of the tasks have chosen."""
+        chosen = max(earlier.tried_, key=lambda one: one.held_out_evidence)
+        self.kinds, self.rank = chosen.kinds, chosen.rank
+        return self.fit(tasks)
 
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
         """The choice in as large a basis as so few tasks determine."""

@@ -61,6 +61,17 @@ class Warped(KeptMethod):
             one._learned_from(own)
         return None
 
+    def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
+        """The warp as it was learned from some of the tasks, bent within the range of all."""
+        bounds = ("lower", "upper")
+        self.warp_ = make_warp(self.warp, tasks.y).requires_grad_(False)
+        self.warp_.check(tasks)
+        known = {name: value for name, value in earlier.warp_.state_dict().items() if name not in bounds}
+        self.warp_.load_state_dict(self.warp_.state_dict() | known)
+        self.method.fit_from(earlier.method, warped(tasks, self.warp_))
+        self._learned_from(tasks)
+        return self
+
     def _learned_from(self, tasks: Tasks) -> None:
         self.trained_on_ = TrainedOn.of(tasks, task_x=bool(self.method.trained_on_.columns.task_x))  # type: ignore[attr-defined]
 

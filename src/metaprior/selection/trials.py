@@ -34,8 +34,8 @@ that cost, not numbers."""
 ENTRIES = 30
 """Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
-JUDGED = 80
-"""Held-out tasks that say enough, if the rungs that are left differ by more than their standard error."""
+JUDGED, ENOUGH = 80, 120
+"""Held-out tasks that say enough: fewer, if the rungs that are left differ by more than their standard error."""
 
 LEAST = 10
 """Held-out tasks without which no rung is given up."""
@@ -85,6 +85,7 @@ class Trials:
     seconds: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     learned: dict[str, KeptMethod] = field(default_factory=dict)
+    started: dict[str, KeptMethod] = field(default_factory=dict)  # what has learned from a fold
     warps: dict[tuple[str, int], list[Warp]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,7 +135,11 @@ class Trials:
 
     def fitted(self, name: str, tasks: Tasks) -> KeptMethod:
         """A rung that has learned from all tasks."""
-        if name not in self.learned:
+        if name not in self.learned and name in self.started:
+            given = tasks.without_task_x() if name.endswith(ALONE) else tasks
+            method = make_method(name.removesuffix(ALONE), given, self.seed)
+            self.learned[name] = method.fit_from(self.started[name], given)
+        elif name not in self.learned:
             (self.learned[name],) = self._fit(name, [tasks], wave=-1)
         return self.learned[name]
 
@@ -167,6 +172,8 @@ class Trials:
             self.values.append(joined(Values, rows))
         if self.plan.whole:
             self.learned[name] = methods[-1]
+        else:
+            self.started.setdefault(name, methods[0])
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
 
     def _fit(self, name: str, tasks: Sequence[Tasks], wave: int) -> list[KeptMethod]:
@@ -213,6 +220,8 @@ class Trials:
         best = max(names, key=lambda name: float(scores[name].mean()))
         if len(scores[best]) < JUDGED:
             return False  # how far bounds must reach is told by them too
+        if len(scores[best]) >= ENOUGH:
+            return True
         return not any(_open(summarise(scores[best] - scores[name])) for name in names if name != best)
 
     def _scores(self, name: str, waves: int, values: Values) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
