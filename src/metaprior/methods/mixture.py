@@ -46,7 +46,7 @@ SIZE = 20
 SMALLER = (10, 5, 3)
 """Where so few tasks do not determine as many."""
 
-SOME = 2_000
+SOME = 1_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
 
 BRIEF, ROUNDS = 4, 15
@@ -124,9 +124,11 @@ class Mixture(KeptMethod):
         return self
 
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
-        """Fit with the numbers of kinds and components that some of the tasks have chosen."""
+        """Fit with the numbers of kinds and components that some of the tasks have chosen; far more may have more kinds."""
         chosen = max(earlier.tried_, key=lambda one: one.held_out_evidence)
-        self.kinds, self.rank = chosen.kinds, chosen.rank
+        more = [count for count in COUNTS if count > chosen.kinds and count * TASKS_PER_KIND <= len(tasks)]
+        many = len(tasks) > 2 * earlier.trained_on_.tasks  # of which there may be more kinds
+        self.kinds, self.rank = [chosen.kinds, *more] if many else chosen.kinds, chosen.rank
         return self.fit(tasks)
 
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:

@@ -34,7 +34,7 @@ that cost, not numbers."""
 ENTRIES = 30
 """Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
-JUDGED, ENOUGH = 80, 120
+JUDGED, ENOUGH = 80, 240
 """Held-out tasks that say enough: fewer, if the rungs that are left differ by more than their standard error."""
 
 LEAST = 10
