@@ -124,7 +124,7 @@ class Mixture(KeptMethod):
         return self
 
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
-        """Fit with the numbers of kinds and components that some of the tasks have chosen; far more may have more kinds."""
+        """Fit with as many kinds and components as some of the tasks have chosen; far more may have more kinds."""
         chosen = max(earlier.tried_, key=lambda one: one.held_out_evidence)
         more = [count for count in COUNTS if count > chosen.kinds and count * TASKS_PER_KIND <= len(tasks)]
         many = len(tasks) > 2 * earlier.trained_on_.tasks  # of which there may be more kinds
