@@ -66,7 +66,7 @@ def test_options_are_kept_in_two_specifications_and_given_modules_stay_as_they_a
 def test_signatures_say_every_option_with_its_default():
     own = {"scale", "device", "dtype", "seed", "progress"}
     fields = {one.name: one.default for spec in (PriorSpec, TrainingSpec) for one in dataclasses.fields(spec)}
-    for function, more in ((LearnedPrior, own), (MetaGP, own | {"contexts", "rungs"})):
+    for function, more in ((LearnedPrior, own), (MetaGP, own | {"contexts", "rungs", "budget", "thorough"})):
         found = inspect.signature(function).parameters
         assert set(found) == {*fields, *more}
         differs = {name for name, value in fields.items() if found[name].default != value}
