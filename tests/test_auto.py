@@ -1,9 +1,12 @@
 """The automatic choice: what it says of itself is true, and it is never far behind what it chose from."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from scipy.optimize import nnls
 
 import metaprior
 from metaprior import DataError, MetaGP, MetapriorWarning, NotFittedError, OptionError, Tasks, UnknownNameError
@@ -300,6 +303,23 @@ def test_a_strange_task_is_told_and_may_fall_back(fitted):
     own = gp.fallback_.predict(Tasks.from_pairs([(strange["x"], strange["y"])]), Tasks.from_inputs([[1.2]]))
     assert back["mean"][1] == pytest.approx(float(own.mean))
     assert back["sd"][1] > plain["sd"][1]
+
+
+def test_least_squares_weights_are_those_of_scipy():
+    """Also with methods that say the same, and of any scale."""
+    generator = torch.Generator().manual_seed(0)
+    for k in range(60):
+        n = 1 + k % 11
+        errors = torch.randn(40, n, generator=generator, dtype=torch.float64) + torch.randn(n, generator=generator)
+        if k % 3 == 0 and n > 1:
+            errors[:, 0] = errors[:, 1]
+        y = torch.randn(40, generator=generator, dtype=torch.float64)
+        found = least_squares_weights(y[:, None] + 10.0 ** (k % 5 - 2) * errors, y, torch.ones(40).double())
+        rows = torch.cat([errors / errors.abs().max() / math.sqrt(40), torch.ones(1, n)])
+        theirs = torch.from_numpy(nnls(rows.numpy(), np.eye(41)[-1])[0])
+        ours, least = (float((errors @ (w / w.sum())).square().mean()) for w in (found, theirs))
+        assert bool((found >= 0).all())
+        assert ours == pytest.approx(least, rel=1e-8)
 
 
 def test_least_squares_weights_with_a_wild_method():

@@ -7,7 +7,17 @@ import pytest
 import torch
 
 from metaprior import DataError, NumericalError, Tasks
-from metaprior.learning import Curves, Designs, Grids, MixedEffects, Stack, evidence_of, fit_em, start_of, together
+from metaprior.learning import (
+    Curves,
+    Designs,
+    Grids,
+    MixedEffects,
+    StackedCurves,
+    evidence_of,
+    fit_em,
+    start_of,
+    together,
+)
 from metaprior.learning.together import Models, evidence_together, fit_together, starts
 from metaprior.methods import FPCA
 from metaprior.methods.components import FEW_STEPS, PATIENCE, ROUGHLY, Tried, best
@@ -119,7 +129,7 @@ def test_a_step_together_is_a_step_alone(name):
     fpca = FPCA()
     basis, folds = fpca._basis(tasks.x, 3 if tasks.d == 2 else 5), k_folds(len(tasks), 5, 0)
     curves = fpca._curves(tasks)
-    stack = Stack.of([curves], [basis])
+    stack = StackedCurves.of([curves], [basis])
     floor = torch.tensor([1e-6]).double()
     start = starts(stack, floor)
     lower = fit_together(stack, start.models(1), floor=floor, tolerance=-1.0, max_steps=3)
@@ -192,7 +202,7 @@ def test_on_a_grid_no_step_of_em_finds_more():
 
 
 def test_what_cannot_be_learned_is_said_in_words():
-    stack = Stack.of([Curves.whole(TABLES["irregular"])], [PolynomialBasis(0.0, 1.0, 4)])
+    stack = StackedCurves.of([Curves.whole(TABLES["irregular"])], [PolynomialBasis(0.0, 1.0, 4)])
     floor = torch.tensor([1e-6]).double()
     far = starts(stack, floor).models(2)
     far.coefficients[..., 0, :] = torch.inf

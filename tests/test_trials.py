@@ -7,9 +7,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from metaprior import MetaGP, Tasks
-from metaprior.errors import OptionError
+from metaprior.cli.app import app
+from metaprior.errors import DataError, OptionError
 from metaprior.inference import KeptMethod
 from metaprior.methods import METHODS, Entry, GPPerTask
 from metaprior.selection import Auto
@@ -166,3 +168,45 @@ def test_parts_of_waves_are_joined_in_their_order():
     assert values.task.unique().tolist() == list(range(120))
     assert isinstance(trials.fitted("gp per task", tasks), KeptMethod)
     assert joined(Seen, trials.seen["gp per task"][:1]).density.shape == joined(Values, trials.values[:1]).y.shape
+
+
+def test_a_rung_that_fails_in_a_later_wave_is_left_out(monkeypatch):
+    class Late(GPPerTask):
+        count = 0
+
+        def fit(self, tasks):
+            Late.count += 1
+            if Late.count > 1:
+                raise DataError("no more.")
+            return super().fit(tasks)
+
+    monkeypatch.setitem(METHODS, "late", Entry(lambda *asked: Late(), rung=True))
+    auto = Auto(rungs=("gp per task", "late"), progress=False).fit(curves(120))
+    assert (list(auto.chosen_), auto.left_out_) == (["gp per task"], {"late": "no more."})
+    Late.count = 0
+    with pytest.raises(DataError, match=r"no prior can be learned.*no more"):
+        Auto(rungs=("late",), progress=False).fit(curves(120))
+
+
+@pytest.mark.parametrize(("count", "thorough"), [(12, False), (150, False), (700, False), (150, True)])
+def test_a_bar_never_goes_beyond_its_end(count, thorough):
+    """What is gone through is no more than the bar has expected, and all of it where nothing is left out."""
+    tasks = curves(count, 3)
+    plan, gone = Plan.of(tasks, 0, thorough=thorough), []
+    trials = Trials(plan, default_contexts(tasks, 0), ["gp per task"])
+    trials.run(None, lambda note, amount: gone.append(amount))
+    assert 0 < sum(gone) <= plan.rounds
+    assert plan.rounds - sum(gone) == (not plan.whole) or plan.racing
+
+
+def test_the_command_line_takes_a_budget_and_refuses_one_below_nothing(tmp_path):
+    fit = ["fit", "elnino", "--out", str(tmp_path / "m")]
+    found = CliRunner().invoke(app, [*fit, "--budget", "0"])
+    assert found.exit_code == 0
+    assert "seconds" in found.stdout  # of each prior, in the table
+    assert "eigenfunctions (not tried" in found.stderr
+    assert set(MetaGP.load(tmp_path / "m").method_.chosen_) <= {name for name, one in METHODS.items() if one.quick}
+    for wrong in ("-1", "nan"):
+        found = CliRunner().invoke(app, [*fit[:-1], str(tmp_path / "other"), "--budget", wrong])
+        assert isinstance(found.exception, OptionError)
+        assert not (tmp_path / "other").exists()

@@ -19,7 +19,7 @@ from metaprior.learning.meta_train import Check, Training, meta_train, meta_trai
 from metaprior.learning.mixtures import AnyDesigns, KindsEM, KindsFit, TaskDesigns, designs_of, fit_kinds, k_means
 from metaprior.learning.objective import OBJECTIVES, WEIGHTINGS, HeldOut, Objective, Weighting, evidence_loss
 from metaprior.learning.spec import OptimizerName, TrainingSpec
-from metaprior.learning.stacks import Curves, Stack
+from metaprior.learning.stacks import Curves, StackedCurves
 from metaprior.learning.threads import threads_for
 from metaprior.learning.together import (
     NO_BASIS,
@@ -39,9 +39,9 @@ OPTIMIZERS = tuple(RATES)
 __all__ = [
     "CHECKPOINT", "LBFGS", "NOT_FINITE", "NO_BASIS", "NO_SCORES", "OBJECTIVES", "OPTIMIZERS", "RATES", "UNKNOWNS",
     "WEIGHTINGS", "AnyDesigns", "Check", "Checkpoint", "Curves", "Designs", "Fit", "GridDesigns", "GridKind", "Grids",
-    "HeldOut", "KindsEM", "KindsFit", "Learned", "MixedEffects", "Models", "Objective", "OptimizerName", "Stack",
-    "Stochastic", "TaskDesigns", "Training", "TrainingSpec", "Weighting", "check_rank", "design_of", "designs_of",
-    "error_of", "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em", "fit_kinds",
-    "fit_together", "k_means", "learn_together", "make_updates", "meta_train", "meta_train_many", "start_of", "starts",
-    "threads_for", "train",
+    "HeldOut", "KindsEM", "KindsFit", "Learned", "MixedEffects", "Models", "Objective", "OptimizerName",
+    "StackedCurves", "Stochastic", "TaskDesigns", "Training", "TrainingSpec", "Weighting", "check_rank", "design_of",
+    "designs_of", "error_of", "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em",
+    "fit_kinds", "fit_together", "k_means", "learn_together", "make_updates", "meta_train", "meta_train_many",
+    "start_of", "starts", "threads_for", "train",
 ]  # fmt: skip

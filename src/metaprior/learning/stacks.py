@@ -109,7 +109,7 @@ class Weights(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Stack:
+class StackedCurves:
     """o tables of i models each: k designs of t columns, padded with designs and columns of no weight."""
 
     gram: Float[Tensor, "o k q*q"]
@@ -122,7 +122,7 @@ class Stack:
 
     @staticmethod
     @torch.no_grad()
-    def of(curves: Sequence[Curves], bases: Sequence[Basis]) -> Stack:
+    def of(curves: Sequence[Curves], bases: Sequence[Basis]) -> StackedCurves:
         """Tables that have equally many models and outputs, in bases of one size."""
         tables = [_Columns.of(own, basis) for own, basis in zip(curves, bases, strict=True)]
         t = _width(torch.cat([table.of_design for table in tables]))
@@ -145,7 +145,7 @@ class Stack:
         )
         outputs = values[:, :p].view(o, p, k, t).transpose(1, 2).contiguous()[:, None]
         rows = gram.transpose(1, 2).reshape(o, q, k * q)
-        return Stack(gram.view(o, k, q * q), rows, points, outputs, values[:, p:].contiguous(), learn, judge)
+        return StackedCurves(gram.view(o, k, q * q), rows, points, outputs, values[:, p:].contiguous(), learn, judge)
 
     @property
     def shape(self) -> tuple[int, int, int, int, int, int]:
@@ -154,30 +154,30 @@ class Stack:
         return o, i, k, t, self.projected.shape[1], self.outputs.shape[3]
 
     @property
-    def judging(self) -> Stack:
+    def judging(self) -> StackedCurves:
         """The same with the tasks that models are judged by in place of those that they learn from."""
         return replace(self, learn=self.judge)
 
-    def tables(self, which: Int[Tensor, " n"]) -> Stack:
+    def tables(self, which: Int[Tensor, " n"]) -> StackedCurves:
         """Some of the tables."""
         learn, judge = (Weights(*(part[which] for part in each)) for each in (self.learn, self.judge))
         return self._of(which, learn, judge)
 
-    def models(self, start: int, stop: int) -> Stack:
+    def models(self, start: int, stop: int) -> StackedCurves:
         """Some models of each table."""
         learn, judge = (Weights(*(part[:, start:stop] for part in each)) for each in (self.learn, self.judge))
         return replace(self, learn=learn, judge=judge)
 
-    def single(self, which: Int[Tensor, " n"]) -> Stack:
+    def single(self, which: Int[Tensor, " n"]) -> StackedCurves:
         """Some of all models, each as a table of its own."""
         learn, judge = (
             Weights(*(part.flatten(0, 1)[which][:, None] for part in each)) for each in (self.learn, self.judge)
         )
         return self._of(which // self.shape[1], learn, judge)
 
-    def _of(self, which: Int[Tensor, " n"], learn: Weights, judge: Weights) -> Stack:
+    def _of(self, which: Int[Tensor, " n"], learn: Weights, judge: Weights) -> StackedCurves:
         gram, rows, points = self.gram[which], self.gram_rows[which], self.points[which]
-        return Stack(gram, rows, points, self.outputs[which], self.projected[which], learn, judge)
+        return StackedCurves(gram, rows, points, self.outputs[which], self.projected[which], learn, judge)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from metaprior.errors import DataError, MetapriorError, NumericalError, numerical
 from metaprior.inference import LOG_2PI
 from metaprior.learning.em import COMPONENTS, UNDETERMINED, Fit, MixedEffects
-from metaprior.learning.stacks import Stack
+from metaprior.learning.stacks import StackedCurves
 
 MOST_ENTRIES = 20_000_000
 """Numbers that the models of one batch may hold; fewer learn at a time where they would be more."""
@@ -91,7 +91,7 @@ def error_of(failure: int) -> MetapriorError:
 
 @torch.no_grad()
 @numerical(COMPONENTS)
-def starts(stack: Stack, floor: Float[Tensor, " o"]) -> Start:
+def starts(stack: StackedCurves, floor: Float[Tensor, " o"]) -> Start:
     """A covariance of ridge estimates, by which models of any rank can start."""
     o, i, k, t, q, p = stack.shape
     if o > 1 and o * i * k * q * (q + t) > MOST_ENTRIES:
@@ -124,7 +124,7 @@ def starts(stack: Stack, floor: Float[Tensor, " o"]) -> Start:
 @torch.no_grad()
 @numerical(COMPONENTS)
 def fit_together(
-    stack: Stack, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int = 500
+    stack: StackedCurves, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int = 500
 ) -> Learned:
     """EM of each model until a step gains less than `tolerance` of evidence per value. floor: the least noise."""
     (o, i, k, t, q, _), s = stack.shape, start.coefficients.shape[2]
@@ -143,7 +143,7 @@ def fit_together(
 
 @torch.no_grad()
 @numerical("the evidence of the curves")
-def evidence_together(stack: Stack, models: Models) -> Float[Tensor, "o i"]:
+def evidence_together(stack: StackedCurves, models: Models) -> Float[Tensor, "o i"]:
     """The summed evidence of what each model learns from; NaN where there is none."""
     (o, i, k, t, q, _), s = stack.shape, models.coefficients.shape[2]
     if o > 1 and o * i * k * s * (q + s + 2 * t) > MOST_ENTRIES:
@@ -153,7 +153,9 @@ def evidence_together(stack: Stack, models: Models) -> Float[Tensor, "o i"]:
     return torch.where(expected.failed, torch.nan, expected.evidence)
 
 
-def _in_two(stack: Stack, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int) -> Learned:
+def _in_two(
+    stack: StackedCurves, start: Models, *, floor: Float[Tensor, " o"], tolerance: float, max_steps: int
+) -> Learned:
     """Half of the models after the other half."""
     o, i = stack.shape[:2]
     along = 0 if o > 1 else 1
@@ -172,7 +174,7 @@ def _in_two(stack: Stack, start: Models, *, floor: Float[Tensor, " o"], toleranc
 class _Running:
     """Models on their way. Those that have come to their end are kept, and leave the batch when they are many."""
 
-    def __init__(self, stack: Stack, start: Models, floor: Float[Tensor, " o"]) -> None:
+    def __init__(self, stack: StackedCurves, start: Models, floor: Float[Tensor, " o"]) -> None:
         (o, i), (s, q) = stack.shape[:2], start.coefficients.shape[2:]
         self.stack, self.models, self.floor = stack, start, floor
         self.kept = Models(start.coefficients.reshape(-1, s, q).clone(), start.noise.flatten().clone())
@@ -246,7 +248,7 @@ class _Expected(NamedTuple):
     projected: Float[Tensor, "o i s q"]  # Σ z̃ hᵀ
 
 
-def _expect(stack: Stack, models: Models) -> _Expected:
+def _expect(stack: StackedCurves, models: Models) -> _Expected:
     (o, i, k, t, q, p), C, noise = stack.shape, models.coefficients, models.noise[:, :, None]
     s, weights, flat = C.shape[2], stack.learn, C.reshape(o, -1, q)
     inner = (flat @ stack.gram_rows).view(o * i, s * k, q) @ C.reshape(o * i, s, q).mT
@@ -270,7 +272,9 @@ def _expect(stack: Stack, models: Models) -> _Expected:
     return _Expected(-0.5 * summed, (info > 0).any(2), moments, projected)
 
 
-def _maximise(stack: Stack, expected: _Expected, floor: Float[Tensor, " o"]) -> tuple[Models, Bool[Tensor, "o i"]]:
+def _maximise(
+    stack: StackedCurves, expected: _Expected, floor: Float[Tensor, " o"]
+) -> tuple[Models, Bool[Tensor, "o i"]]:
     """`learning.em`'s M-step: mean and components by their normal equations `Σ G C S = R`, noise, then expansion."""
     o, i, k, _, q, p = stack.shape
     S, R, weights = expected.moments, expected.projected, stack.learn

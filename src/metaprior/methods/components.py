@@ -20,7 +20,7 @@ from metaprior.learning import (
     Fit,
     Grids,
     Models,
-    Stack,
+    StackedCurves,
     check_rank,
     error_of,
     evidence_together,
@@ -144,7 +144,7 @@ def _on_grids(climbs: Sequence[_Climb]) -> None:
 
 
 def _by_em(climbs: Sequence[_Climb]) -> None:
-    stack = Stack.of([climb.search.curves for climb in climbs], [climb.basis for climb in climbs])
+    stack = StackedCurves.of([climb.search.curves for climb in climbs], [climb.basis for climb in climbs])
     q, p = stack.shape[4:]
     floor = _floors(climb.search.floor for climb in climbs)
     start = starts(stack, floor)
@@ -207,7 +207,7 @@ def _on_their_grids(wanted: Sequence[Wanted]) -> list[Fit]:
 
 def _until_the_end(wanted: Sequence[Wanted]) -> list[Fit]:
     curves, bases, ranks, floor = _each(wanted)
-    stack, p = Stack.of(curves, bases), curves[0].sources[0].p
+    stack, p = StackedCurves.of(curves, bases), curves[0].sources[0].p
     start = starts(stack, floor)
     if bool(start.failure.any()):
         raise error_of(int(start.failure.max()))

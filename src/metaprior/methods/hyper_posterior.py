@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -88,14 +88,14 @@ class HyperPosterior(KeptMethod):
         begun = [member.begin(own) for member, own in members]
         seeds, priors = [member.seed for member, _ in members], [one.prior for one in begun]
         scaled = [one.tasks for one in begun]
-        laws = {learn: [_law(one, learn) for one in begun] for learn in STAGES}  # all around the start
-        for learn, said in STAGES.items():
+        laws = [[_law(one, stage.learn) for one in begun] for stage in STAGES]  # all around the start
+        for stage, own_laws in zip(STAGES, laws, strict=True):
             for prior in priors:
-                prior.let_learn(learn)
-            given = [STAGED[learn](*each) for each in zip(priors, scaled, seeds, strict=True)]
-            how = [replace(one.how, hyper_prior=law) for one, law in zip(begun, laws[learn], strict=True)]
+                prior.let_learn(stage.learn)
+            given = [stage.tasks(*each) for each in zip(priors, scaled, seeds, strict=True)]
+            how = [replace(one.how, hyper_prior=law) for one, law in zip(begun, own_laws, strict=True)]
             trainings = meta_train_many(priors, given, how, seeds)
-            advance(said)
+            advance(stage.said)
         for (member, _), ready, training in zip(members, begun, trainings, strict=True):
             member.end(ready, training)
         learned = [member for member, _ in members]
@@ -104,8 +104,8 @@ class HyperPosterior(KeptMethod):
             one.trained_on_ = TrainedOn.of(own, task_x=bool(one.members_[0].task_x_))
 
     def _member(self, seed: int) -> LearnedPrior:
-        last = list(STAGES)[-1]
-        return LearnedPrior(**self.options, anchored=True, held_out=None, seed=seed, progress=False, learn=last)
+        learn = STAGES[-1].learn
+        return LearnedPrior(**self.options, anchored=True, held_out=None, seed=seed, progress=False, learn=learn)
 
     def condition(self, context: Tasks) -> MixtureConditional:
         """The mixture of the members, by how probable each finds the context."""
@@ -161,12 +161,17 @@ def _perturbed(prior: Prior, tasks: Tasks, seed: int) -> Tasks:
     return replace(tasks, y=y)
 
 
-STAGES = {
-    ("mean", "kernel", "noise"): "mean and kernel",
-    ("mean",): "means of perturbed tasks",
-    ("kernel", "noise"): "kernels around them",
-}
-"""What is learned, one after the other, with how to say it …"""
+class _Stage(NamedTuple):
+    """What is learned, from which tasks, and how to say it."""
 
-STAGED = dict(zip(STAGES, (_as_they_are, _perturbed, _again), strict=True))
-"""… and from which tasks."""
+    learn: tuple[str, ...]
+    tasks: Callable[[Prior, Tasks, int], Tasks]
+    said: str
+
+
+STAGES = (
+    _Stage(("mean", "kernel", "noise"), _as_they_are, "mean and kernel"),
+    _Stage(("mean",), _perturbed, "means of perturbed tasks"),
+    _Stage(("kernel", "noise"), _again, "kernels around them"),
+)
+"""One after the other."""

@@ -104,16 +104,18 @@ class Auto(KeptMethod):
         trials = Trials(plan, contexts, names, self.seed, self.budget)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks, contexts))
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
-        total = (len(plan.waves) + 1) * sum(map(cost_of, names))
+        total = plan.rounds * sum(map(cost_of, names))
         with progress_bar(label, total, show=bool(self.progress), in_shares=True) as advance:
             trials.run(file, advance)
             self.left_out_ = trials.left_out
-            if not trials.seen:
+            seen = trials.complete()
+            if not seen:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
-            self._choose(trials.complete(), trials.known(trials.done), trials.labels)
+            self._choose(seen, trials.known(trials.done), trials.labels)
             self.tried_ = _all_tried(trials, self.tried_)
             untried = [name for name in names if name not in trials.seen and name not in self.left_out_]
             self.left_out_ |= dict.fromkeys(untried, "not tried: the time was up")
+            advance("learning the choice", 0)
             methods = [trials.fitted(name, tasks) for name in self.chosen_]
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
         if file is not None:

@@ -67,6 +67,15 @@ class Plan(NamedTuple):
         waves = (folds,) if small else tuple((fold,) for fold in folds)
         return Plan(some, waves, small and len(some) == len(tasks), not thorough)
 
+    @property
+    def rounds(self) -> int:
+        """How many times all rungs are gone through at most, learning the choice from all tasks included."""
+        judged, needed = 0, 0
+        for wave in self.waves:
+            if judged < ENOUGH or not self.racing:
+                judged, needed = judged + sum(len(fold.judge) for fold in wave), needed + 1
+        return needed + (not self.whole)
+
 
 @dataclass(eq=False)
 class Trials:
@@ -95,10 +104,10 @@ class Trials:
     def run(self, file: Checkpoint | None, advance: Callable[[str, int], None]) -> None:
         """Try the rungs, wave by wave, as long as it can matter; what is known already is not tried again."""
         self._resume(file)
-        waves = len(self.plan.waves)
-        for wave in range(waves):
-            for name in self.running(wave):
-                if len(self.seen.get(name, ())) <= wave and self._in_time(name, wave):
+        for wave in range(len(self.plan.waves)):
+            running = self.running(wave)
+            for name in self.names:
+                if name in running and len(self.seen.get(name, ())) <= wave and self._in_time(name, wave):
                     with threads_for(ENTRIES * len(self.plan.tasks.x)):
                         self._try(name, wave)
                     if file is not None:
