@@ -12,7 +12,7 @@ import metaprior
 from metaprior import DataError, MetaGP, MetapriorWarning, NotFittedError, OptionError, Tasks, UnknownNameError
 from metaprior.inference import CalibratedPosterior, Calibration
 from metaprior.learning import checkpoints
-from metaprior.methods import FPCA, METHODS, Combination, Entry, GPPerTask, LearnedPrior
+from metaprior.methods import FPCA, METHODS, Combination, Entry, GPPerTask, LearnedPrior, make_method
 from metaprior.scoring import Summary, evaluate, recorded_density
 from metaprior.selection import Auto
 from metaprior.selection.auto import Tried, _simplest
@@ -23,7 +23,7 @@ from metaprior.selection.stacking import (
     least_squares_weights,
     stacking_weights,
 )
-from metaprior.selection.trying import Seen, Values, held_out_values
+from metaprior.selection.trying import Question, Seen, Values
 from metaprior.splits import default_contexts, default_sizes, k_folds, random_sizes
 from metaprior.tasks import resolution
 from tests.problems import ragged
@@ -458,7 +458,8 @@ def test_what_is_reported_is_of_the_calibrated_choice(fitted):
     contexts = default_contexts(curves(40), 0)
     plain, right = [], []
     for fold in k_folds(40, 5, 0):
-        method = FPCA(seed=0).fit(curves(40).select(fold.train))
+        given = curves(40).select(fold.train)
+        method = make_method("fpca", given).fit(given)
         context, target = contexts(curves(40).select(fold.judge))["1"]
         posterior = method.condition(context).at(target)
         plain.append(recorded_density(posterior, target.y, steps))
@@ -495,9 +496,9 @@ def test_not_fitted_is_told():
 def test_every_task_is_judged_and_counts_the_same(fitted):
     assert {one.density.tasks for one in fitted.tried_} == {40}
     tasks = Tasks.from_pairs([(np.arange(float(n)), np.zeros((n, 2))) for n in (3, 9, 20)])
-    seen, values = held_out_values(
-        GPPerTask().fit(tasks), tasks, random_sizes([1, 2]), torch.zeros(2).double(), ["1", "2"]
-    )
+    steps = torch.zeros(2, dtype=torch.float64)
+    question = Question.of(tasks, torch.arange(3), random_sizes([1, 2]), steps, ["1", "2"])
+    seen, values = question.answer(GPPerTask().fit(tasks)), question.values
     for k, context in enumerate((1, 2)):
         part = values.some(values.setting == k)
         total = torch.zeros(3).double().index_add_(0, part.task, part.weight)

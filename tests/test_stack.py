@@ -63,20 +63,20 @@ SETS = {
 }
 
 
-@pytest.mark.parametrize("per_point", [False, True])
+@pytest.mark.parametrize(("per_point", "a_batch"), [(False, 0), (True, 10_000)])
 @pytest.mark.parametrize("sets", SETS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stack_has_the_evidence_and_gradient_of_each_prior(kind, sets, per_point):
-    """The oracle is GPyTorch's own modules, one prior after the other."""
+def test_a_stack_has_the_evidence_and_gradient_of_each_prior(kind, sets, per_point, a_batch, monkeypatch):
+    """The oracle is GPyTorch's own modules, one prior after the other, whichever tasks are laid out together."""
+    monkeypatch.setattr("metaprior.inference.stack.A_BATCH", a_batch)
     mean, kernel, options = KINDS[kind]
     tasks = SETS[sets]
     d, p = tasks[0].d, tasks[0].p
     priors = [make_prior(mean, kernel, d=d, p=p, seed=k, **options) for k in range(3)]
     together = stacked(priors)
     laid_out = StackedTasks.of(tasks, whole="degrees" in options, per_point=per_point)
-    values = together.start.clone().requires_grad_()
-    found = stacked_evidence(together, values, laid_out)
-    (gradient,) = torch.autograd.grad(found.sum(), values)
+    found, gradient, _ = stacked_evidence(together, together.start, laid_out, sloped=True)
+    np.testing.assert_allclose(stacked_evidence(together, together.start, laid_out).total, found)
     close = 1e-4 if kind == "float32" else 1e-8
     for k, (prior, own) in enumerate(zip(priors, tasks, strict=True)):
         alone = summed_evidence(prior, batches(own, prior.like), own.ids, per_point=per_point).total
@@ -88,17 +88,46 @@ def test_a_stack_has_the_evidence_and_gradient_of_each_prior(kind, sets, per_poi
                 for own, g in zip(parameters, expected, strict=True)
             ]
         )
-        assert float(found[k].detach()) == pytest.approx(float(alone.detach()), rel=close)
-        torch.testing.assert_close(gradient[k], flat, rtol=close, atol=close * float(flat.abs().max() + 1))
+        assert found[k] == pytest.approx(float(alone.detach()), rel=close)
+        np.testing.assert_allclose(gradient[k], flat, rtol=close, atol=close * float(flat.abs().max() + 1))
+
+
+def test_where_the_mean_alone_is_learned_covariances_are_found_once():
+    tasks = SETS["both"]
+    priors = [make_prior("deep", "rbf", d=1, seed=k, hidden=(4,), learn=("mean",)) for k in range(3)]
+    together, laid_out, known = stacked(priors), StackedTasks.of(tasks), []
+    assert together.mean_alone
+    for values in (together.start, together.start + 0.2 * together.moves):
+        anew = stacked_evidence(together, values, laid_out, sloped=True)
+        again = stacked_evidence(together, values, laid_out, sloped=True, known=known)
+        assert len(known) == len(laid_out.batches)
+        np.testing.assert_allclose(again.total, anew.total)
+        np.testing.assert_allclose(again.slopes, anew.slopes)
+        assert anew.slopes.any()
+
+
+@pytest.mark.parametrize("a_batch", [0, 10_000])
+def test_slopes_along_the_targets_are_those_of_finite_differences(a_batch, monkeypatch):
+    monkeypatch.setattr("metaprior.inference.stack.A_BATCH", a_batch)
+    tasks = SETS["both"]
+    together = stacked([make_prior("constant", "matern", d=1, seed=0, degrees=6.0) for _ in tasks])
+    laid_out, y = StackedTasks.of(tasks, whole=True), torch.cat([own.y for own in tasks]).numpy()
+    found = stacked_evidence(together, together.start, laid_out, y, sloped=True)
+    np.testing.assert_allclose(found.total, stacked_evidence(together, together.start, laid_out).total)
+    for row in (0, 7, len(y) - 1):
+        step = np.zeros_like(y)
+        step[row] = 1e-5
+        up, down = (stacked_evidence(together, together.start, laid_out, y + s).total.sum() for s in (step, -step))
+        assert found.of_targets[row, 0] == pytest.approx((up - down) / 2e-5, rel=1e-5)
 
 
 def test_parts_of_a_stack_are_what_they_were():
     tasks = SETS["both"]
     priors = [make_prior("deep", "deep", d=1, seed=k, hidden=(4,)) for k in range(3)]
     together, laid_out = stacked(priors), StackedTasks.of(tasks)
-    whole = stacked_evidence(together, together.start, laid_out)
-    some = stacked_evidence(together.select([2, 0]), together.start[[2, 0]], laid_out.select([2, 0]))
-    torch.testing.assert_close(some, whole[[2, 0]])
+    whole = stacked_evidence(together, together.start, laid_out).total
+    some = stacked_evidence(together.select([2, 0]), together.start[[2, 0]], laid_out.select([2, 0])).total
+    np.testing.assert_allclose(some, whole[[2, 0]])
 
 
 def test_what_has_no_formula_is_not_stacked():
@@ -119,11 +148,12 @@ def test_what_has_no_formula_is_not_stacked():
 def test_a_covariance_that_cannot_be_factored_spoils_its_own_prior_only():
     priors = [make_prior("constant", "rbf", d=1, seed=0) for _ in range(2)]
     together, tasks = stacked(priors), StackedTasks.of([irregular(4, 0), irregular(4, 1)])
-    values = together.start.clone()
-    values[0, together.names.index("kernel.raw_outputscale")] = torch.nan
-    found = stacked_evidence(together, values, tasks)
-    assert bool(found[0].isnan())
-    assert bool(found[1].isfinite())
+    values = together.start.copy()
+    values[0, together.where["kernel.raw_outputscale"]] = np.nan
+    found, slopes, _ = stacked_evidence(together, values, tasks, sloped=True)
+    assert np.isnan(found[0])
+    assert np.isfinite(found[1])
+    assert np.isfinite(slopes[1]).all()
 
 
 def test_the_law_of_a_stack_is_that_of_each_prior():
@@ -134,10 +164,16 @@ def test_the_law_of_a_stack_is_that_of_each_prior():
         laws = [HyperPrior(prior, width=0.5 + k, anchored=bool(k)) for k, prior in enumerate(priors)]
         together = stacked(priors)
         moved = together.start + 0.3 * together.moves
-        found = together.law(laws)(moved)
+        found, slopes = together.law(laws)(moved)
         together.write(moved)
-        for law, value in zip(laws, found, strict=True):
-            assert float(value) == pytest.approx(float(law.log_density().detach()))
+        for k, (prior, law) in enumerate(zip(priors, laws, strict=True)):
+            density = law.log_density()
+            assert found[k] == pytest.approx(float(density.detach()))
+            expected = torch.autograd.grad(density, prior.learned_parameters())
+            np.testing.assert_allclose(
+                slopes[k, together.moves], torch.cat([g.flatten() for g in expected]), atol=1e-10
+            )
+            assert not slopes[k, ~together.moves].any()
 
 
 class Bowls:
@@ -149,8 +185,9 @@ class Bowls:
         self.centres, self.curvatures = centres, curvatures
 
     def loss(self, values):
-        found = 0.5 * (self.curvatures * (values - self.centres).square()).sum(1)
-        return torch.where(values[:, 0] > 50.0, torch.nan, found)
+        slopes = self.curvatures * (values - self.centres)
+        found = 0.5 * (slopes * (values - self.centres)).sum(1)
+        return np.where(values[:, 0] > 50.0, np.nan, found), slopes
 
     def judged(self, values, loss):
         return -loss
@@ -163,28 +200,26 @@ HOW = {"max_epochs": 400, "check_every": 5, "patience": 3, "tolerance": 1e-14}
 
 
 def bowls(count, size, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(count, size, generator=generator, dtype=torch.float64)
-    return Bowls(centres, 10 ** (4 * torch.rand(count, size, generator=generator, dtype=torch.float64)))
+    rng = np.random.default_rng(seed)
+    return Bowls(rng.normal(size=(count, size)), 10 ** rng.uniform(0, 4, size=(count, size)))
 
 
 def test_every_problem_finds_its_own_optimum():
     problems = bowls(7, 5)
-    start = torch.full((7, 5), 3.0, dtype=torch.float64)
-    ended = learn_together(problems, start, torch.ones(5, dtype=torch.bool), **HOW)
+    ended = learn_together(problems, np.full((7, 5), 3.0), np.ones(5, bool), **HOW)
     for k, one in enumerate(ended):
-        torch.testing.assert_close(one.values, problems.centres[k], atol=1e-5, rtol=0)
+        np.testing.assert_allclose(one.values, problems.centres[k], atol=1e-5)
         assert one.best.judged == max(look.judged for look in one.looks)
         assert one.stopped.startswith("converged")
 
 
 def test_what_a_problem_does_depends_on_itself_alone():
-    problems, start = bowls(5, 4), torch.full((5, 4), 3.0, dtype=torch.float64)
-    moves = torch.tensor([True, True, False, True])
+    problems, start = bowls(5, 4), np.full((5, 4), 3.0)
+    moves = np.array([True, True, False, True])
     together = learn_together(problems, start, moves, **HOW)
     for k, one in enumerate(together):
         (alone,) = learn_together(problems.select([k]), start[k : k + 1], moves, **HOW)
-        torch.testing.assert_close(one.values, alone.values, atol=1e-7, rtol=0)
+        np.testing.assert_allclose(one.values, alone.values, atol=1e-7)
         assert float(one.values[2]) == 3.0  # it was not to move
 
 
@@ -192,9 +227,9 @@ def test_a_step_into_nothing_is_taken_back():
     problems = bowls(2, 3)
     problems.curvatures[0] = 1e-6  # so flat that the first steps go far
     problems.centres[0, 0] = 49.0
-    (one, other) = learn_together(problems, torch.zeros(2, 3).double(), torch.ones(3, dtype=torch.bool), **HOW)
+    (one, other) = learn_together(problems, np.zeros((2, 3)), np.ones(3, bool), **HOW)
     assert one.best.judged > -1e-6
-    torch.testing.assert_close(other.values, problems.centres[1], atol=1e-5, rtol=0)
+    np.testing.assert_allclose(other.values, problems.centres[1], atol=1e-5)
 
 
 def test_learning_together_ends_where_learning_alone_does():

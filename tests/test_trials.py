@@ -17,7 +17,7 @@ from metaprior.methods import METHODS, Entry, GPPerTask
 from metaprior.selection import Auto
 from metaprior.selection import trials as trials_module
 from metaprior.selection.trials import LEAST, RANKED, Plan, Trials
-from metaprior.selection.trying import Seen, Values, held_out_values, joined
+from metaprior.selection.trying import Question, Seen, Values, joined
 from metaprior.splits import default_contexts
 from metaprior.tasks import resolution
 
@@ -137,7 +137,8 @@ def test_all_settings_at_once_are_each_setting_asked_alone():
     tasks = curves(9, 8)
     method, contexts = GPPerTask().fit(tasks), default_contexts(tasks, 0)
     splits = contexts(tasks)
-    seen, values = held_out_values(method, tasks, contexts, resolution(tasks), list(splits))
+    question = Question.of(tasks, torch.arange(len(tasks)), contexts, resolution(tasks), list(splits))
+    seen, values = question.answer(method), question.values
     for k, (context, target) in enumerate(splits.values()):
         alone, here = method.predict(context, target), values.setting == k
         torch.testing.assert_close(seen.density[here], alone.log_density(target.y).flatten())

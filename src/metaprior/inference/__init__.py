@@ -21,17 +21,17 @@ from metaprior.inference.gaussian_process import ContextBatch, GaussianCondition
 from metaprior.inference.method import KeptMethod, Method
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
 from metaprior.inference.posterior import Interval, Posterior
-from metaprior.inference.stack import StackedTasks, stacked_evidence
+from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 from metaprior.inference.warped import WarpedConditional, WarpedPosterior
 
 __all__ = [
     "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional", "ContextBatch",
-    "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior", "InUnits",
-    "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior", "Posterior",
-    "StackedTasks", "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional",
-    "WarpedPosterior", "at_inputs", "check_fits", "condition", "conditioned", "covariance_matrix", "evidence",
-    "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence",
+    "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior",
+    "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior",
+    "Posterior", "StackedTasks", "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior",
+    "WarpedConditional", "WarpedPosterior", "at_inputs", "check_fits", "condition", "conditioned", "covariance_matrix",
+    "evidence", "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence",
     "summed_evidence", "task_evidence",
 ]  # fmt: skip

@@ -109,6 +109,16 @@ def student_terms(
     return fit, normaliser - 0.5 * count * ((degrees - 2) * math.pi).log()
 
 
+def student_slopes(
+    quadratic: Float[Tensor, "*b"], count: Float[Tensor, "*#b"], degrees: Float[Tensor, "*#b"]
+) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"]]:
+    """How these two together rise along the quadratic term and along the degrees of freedom."""
+    free, both = degrees - 2, degrees + count
+    of_quadratic = -0.5 * both / (free + quadratic)
+    normaliser = torch.digamma(both / 2) - torch.digamma(degrees / 2) - count / free
+    return of_quadratic, 0.5 * (normaliser - torch.log1p(quadratic / free)) - of_quadratic * quadratic / free
+
+
 def summed_evidence(
     prior: Prior, laid_out: Iterable[Batch], ids: Sequence[Hashable], *, per_point: bool = False
 ) -> Evidence:

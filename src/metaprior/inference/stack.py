@@ -1,23 +1,28 @@
-"""The evidence of tasks under several priors at once, each with tasks of its own: see `priors/stack.py`."""
+"""The evidence of tasks under several priors at once, each with tasks of its own: see `priors/stack.py`.
+
+What is of the size of covariance matrices is torch's, which has threads for it; the rest is NumPy's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from metaprior.inference.evidence import LOG_2PI, student_terms
+from metaprior.arrays import Array
+from metaprior.inference.evidence import LOG_2PI, student_slopes, student_terms
 from metaprior.inference.factor import attempt, inverse
 from metaprior.priors import Shape, Stack, squared_distances
 from metaprior.tasks import Tasks, buckets, distinct_rows, groups_of_inputs
 
-FEW = 100_000
-"""Covariance entries up to which tasks that share inputs are laid out beside the others: a batch less is worth more."""
+A_BATCH = 10_000
+"""Covariance entries that take as long as one batch more: tasks that share inputs are laid out for themselves where
+that saves more, and beside the others elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,30 +33,39 @@ class StackedBatch:
     of squares; `follows` says how many times the prior's mean is taken off it.
     """
 
-    owner: Int[Tensor, " J"]
-    index: Int[Tensor, "J n"]  # of points among all priors' distinct ones
-    mask: Bool[Tensor, "J n"] | None  # None: no padding
-    columns: Float[Tensor, "J n k"]
-    follows: Float[Tensor, "J k"]
-    count: Float[Tensor, " J"]  # of tasks
-    size: Float[Tensor, " J"]  # points of each task
-    rows: Int[Tensor, "J n c"] | None  # where the columns come from, if they are those of tasks
+    owner: Int[Array, " J"]
+    index: Int[Array, "J n"]  # of points among all priors' distinct ones
+    mask: Float[Array, "J n"] | None  # 0 where there is padding; None: nowhere
+    columns: Float[Array, "J n k"]
+    follows: Float[Array, "J k"]
+    count: Float[Array, " J"]  # of tasks
+    size: Float[Array, " J"]  # points of each task
+    rows: Int[Array, "J n c"] | None  # where the columns come from, if they are those of tasks
 
-    def with_targets(self, y: Float[Tensor, "N p"]) -> Float[Tensor, "J n k"]:
+    def with_targets(self, y: Float[Array, "N p"]) -> Float[Array, "J n k"]:
         """The columns that other targets in the same rows would have."""
         assert self.rows is not None
-        found = y[self.rows].flatten(2) * self.follows[:, None]
-        return found if self.mask is None else found * self.mask[..., None]
+        return y.take(self.rows, 0).reshape(self.columns.shape)
+
+    def select(self, new: Int[Array, " B"], u: int) -> StackedBatch | None:
+        """Those of some priors, by their new places among these or −1; u: points of each. None: nothing is left."""
+        some = new[self.owner] >= 0
+        if not some.any():
+            return None
+        owner = new[self.owner[some]]
+        index = self.index[some] + u * (owner - self.owner[some])[:, None]
+        parts = (self.mask, self.columns, self.follows, self.count, self.size, self.rows)
+        return StackedBatch(owner, index, *(None if part is None else part[some] for part in parts))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
 class StackedTasks:
     """Tasks of several priors, laid out once."""
 
-    x: Float[Tensor, "B u d"]  # each prior's distinct points
+    x: Float[Array, "B u d"]  # each prior's distinct points
     batches: tuple[StackedBatch, ...]
-    values: Float[Tensor, " B"]  # number of target values
-    tasks: Float[Tensor, " B"]
+    values: Float[Array, " B"]  # number of target values
+    tasks: Float[Array, " B"]
     p: int
     per_point: bool
 
@@ -69,35 +83,22 @@ class StackedTasks:
         places = first[:, None] + torch.arange(widest).clamp(max=numbers[:, None] - 1)
         index = which - first[of_row] + widest * of_row
         laid_out = tuple(_batched(tasks, starts, index, y, whole))
-        values = torch.tensor([float(own.y.numel()) for own in tasks], dtype=torch.float64)
-        if per_point:
-            values = torch.tensor([float(len(own) * own.p) for own in tasks], dtype=torch.float64)
-        number = torch.tensor([float(len(own)) for own in tasks], dtype=torch.float64)
-        return StackedTasks(distinct[places][..., 1:], laid_out, values, number, y.shape[1], per_point)
+        number = np.array([float(len(own)) for own in tasks])
+        values = number * y.shape[1] if per_point else np.array([float(own.y.numel()) for own in tasks])
+        return StackedTasks(distinct[places][..., 1:].numpy(), laid_out, values, number, y.shape[1], per_point)
 
     def select(self, which: Sequence[int]) -> StackedTasks:
         """Those of some of the priors."""
-        B, u = self.x.shape[:2]
-        new = torch.full((B,), -1)
-        new[torch.tensor(which)] = torch.arange(len(which))
-        kept = []
-        for batch in self.batches:
-            some = new[batch.owner] >= 0
-            if bool(some.any()):
-                owner = new[batch.owner[some]]
-                index = batch.index[some] + u * (owner - batch.owner[some])[:, None]
-                parts = (None if part is None else part[some] for part in (batch.mask, batch.columns, batch.follows))
-                rest = (None if part is None else part[some] for part in (batch.count, batch.size, batch.rows))
-                kept.append(StackedBatch(owner, index, *parts, *rest))  # type: ignore[arg-type]
-        chosen = torch.tensor(which)
-        return StackedTasks(
-            self.x[chosen], tuple(kept), self.values[chosen], self.tasks[chosen], self.p, self.per_point
-        )
+        some, new = list(which), np.full(len(self.x), -1)
+        new[some] = np.arange(len(some))
+        kept = [batch.select(new, self.x.shape[1]) for batch in self.batches]
+        batches = tuple(batch for batch in kept if batch is not None)
+        return StackedTasks(self.x[some], batches, self.values[some], self.tasks[some], self.p, self.per_point)
 
     @property
     def entries(self) -> int:
         """Covariance entries."""
-        return sum(batch.index.numel() * batch.index.shape[1] for batch in self.batches)
+        return sum(batch.index.size * batch.index.shape[1] for batch in self.batches)
 
 
 def _batched(
@@ -105,14 +106,16 @@ def _batched(
 ) -> Iterator[StackedBatch]:
     """Tasks with inputs of their own in buckets of similar size; those that share them, by their number of points."""
     shared: dict[int, list[tuple[int, Int[Tensor, "c n"]]]] = {}
-    alone: list[tuple[int, Int[Tensor, " k"], Int[Tensor, " k"]]] = []
+    alone: list[tuple[int, Int[Tensor, " k"], Int[Tensor, " k"]]] = []  # whose, first rows, numbers of points
     for k, (own, start) in enumerate(zip(tasks, starts, strict=True)):
         groups, single = groups_of_inputs(own)
-        if len(single) and float(own.sizes.square().sum()) * len(tasks) <= FEW:
-            groups, single = [], torch.arange(len(own))
         for rows in groups:
             shared.setdefault(rows.shape[1], []).append((k, start + rows))
         alone.append((k, start + own.offsets[single], own.sizes[single]))
+    several = len(shared) > 1 or any(len(first) for _, first, _ in alone)
+    for n in list(shared):
+        if several and sum((len(rows) - 1) * n**2 for _, rows in shared[n]) < A_BATCH:
+            alone += [(k, rows.min(1).values, torch.full((len(rows),), n)) for k, rows in shared.pop(n)]
     owner = torch.cat([torch.full_like(first, k) for k, first, _ in alone])
     first, sizes = (torch.cat([part[i] for part in alone]) for i in (1, 2))  # type: ignore[misc]
     for bucket in buckets(sizes):
@@ -144,9 +147,13 @@ def _batch(
     kept: Tensor | None = rows
     if not whole and most * p > n + p:
         columns, there, kept = *_reduced(columns, there, count, p), None
-    partial = None if bool(mask.all()) else mask
-    size = mask.sum(1).double()
-    return StackedBatch(owner, index[rows[..., 0]], partial, columns, there, count.double(), size, kept)
+    parts = (columns, there, count.double(), mask.sum(1).double(), kept)
+    return StackedBatch(
+        owner.numpy(),
+        index[rows[..., 0]].numpy(),
+        None if bool(mask.all()) else mask.double().numpy(),
+        *(None if part is None else part.numpy() for part in parts),  # type: ignore[arg-type]
+    )
 
 
 def _reduced(
@@ -165,104 +172,196 @@ def _reduced(
     return torch.cat([middle * times[..., None], root], 2), follows
 
 
+class StackedEvidence(NamedTuple):
+    """The summed evidence of each prior's tasks, NaN where a covariance cannot be factored.
+
+    Where they were asked for, with its slopes along the parameters, and along the targets if others were given.
+    """
+
+    total: Float[Array, " B"]
+    slopes: Float[Array, "B P"] | None
+    of_targets: Float[Array, "N p"] | None
+
+
+@torch.no_grad()
+@np.errstate(all="ignore")
 def stacked_evidence(
-    stack: Stack, values: Float[Tensor, "B P"], tasks: StackedTasks, y: Float[Tensor, "N p"] | None = None
-) -> Float[Tensor, " B"]:
-    """The summed evidence of each prior's tasks; NaN where a covariance cannot be factored.
+    stack: Stack,
+    values: Float[Array, "B P"],
+    tasks: StackedTasks,
+    y: Float[Array, "N p"] | None = None,
+    *,
+    sloped: bool = False,
+    known: list[Covariances] | None = None,
+) -> StackedEvidence:
+    """The evidence of each prior's tasks. y: other targets, in the rows that the tasks were laid out from.
 
-    y: other targets, in the rows that the tasks were laid out from.
+    known: where only the mean is learned, the covariances stay as they are; the first time, they are put in here.
     """
-    z = stack.at(values, tasks.x)
-    mean, places = z.mean.flatten(0, 1), z.places.flatten(0, 1)
-    functions = None if z.functions is None else z.functions.flatten(0, 1)
-    total = values.new_zeros(len(values))
-    for batch in tasks.batches:
-        flat, shape, owner = batch.index.reshape(-1), batch.index.shape, batch.owner
-        expected = mean[flat].view(*shape, -1)
-        columns = batch.columns if y is None else batch.with_targets(y)
-        R = columns - _expected(expected, batch.follows, columns.shape[-1])
-        if batch.mask is not None:
-            R = R * batch.mask[..., None]
-        inner = None if functions is None else functions[flat].view(*shape, -1)
-        quadratic, logdet = _Terms.apply(  # type: ignore[no-untyped-call]
-            places[flat].view(*shape, -1), inner, z.scale[owner], z.noise[owner], R, batch.mask, stack.shape
-        )
-        if z.degrees is None:
-            constant = batch.count * tasks.p * batch.size * LOG_2PI
-            found = -0.5 * (quadratic.sum(1) + batch.count * tasks.p * logdet + constant)
+    said, back = stack.at(values, tasks.x)
+    total, slopes = np.zeros(len(values)), said.zeros()
+    of_targets = np.zeros_like(y) if sloped and y is not None else None
+    for place, batch in enumerate(tasks.batches):
+        owner, weight = batch.owner, 1 / batch.size if tasks.per_point else np.ones(len(batch.size))
+        if known is not None and place < len(known):
+            covariances = known[place]
         else:
-            each = quadratic.view(len(owner), -1, tasks.p).sum(2)
-            there = batch.follows[:, :: tasks.p]
-            fit, normaliser = student_terms(each, (tasks.p * batch.size)[:, None], z.degrees[owner][:, None])
-            found = ((fit + normaliser - 0.5 * tasks.p * logdet[:, None]) * there).sum(1)
-        total = total.index_add(0, owner, found / batch.size if tasks.per_point else found)
-    return total
+            z, functions, scale, noise = _at(said.places, batch), None, said.scale[owner], said.noise[owner]
+            if said.functions is not None:
+                functions = _at(said.functions, batch)
+            covariances = Covariances(z, functions, scale, noise, batch.mask, stack.shape, inverted=sloped)
+            if known is not None:
+                known.append(covariances)
+        R = (batch.columns if y is None else batch.with_targets(y)) - _expected(_at(said.mean, batch), batch.follows)
+        if batch.mask is not None:
+            R *= batch.mask[..., None]
+        if sloped:
+            alpha = covariances.solved(R)
+            quadratic = (R * alpha).sum(1)
+        else:
+            quadratic = covariances.quadratic(R)
+        degrees = None if said.degrees is None else said.degrees[owner]
+        terms = _terms(quadratic, covariances.logdet, batch, tasks.p, degrees)
+        total += np.bincount(owner, weight * terms.evidence, len(total))
+        if not sloped:
+            continue
+        weighted = alpha * (weight[:, None] * terms.of_quadratic)[:, None]
+        along = 2 * weighted * batch.follows[:, None]
+        _add(slopes.mean, batch.index, -_by_output(along, tasks.p))
+        if of_targets is not None:
+            assert batch.rows is not None
+            _add(of_targets, batch.rows, along)
+        if known is not None:
+            continue
+        of_places, of_functions, of_scale, of_noise = covariances.back(alpha, weighted, weight * terms.of_logdet)
+        _add(slopes.places, batch.index, of_places)
+        if slopes.functions is not None and of_functions is not None:
+            _add(slopes.functions, batch.index, of_functions)
+        slopes.scale[:] += np.bincount(owner, of_scale, len(total))
+        slopes.noise[:] += np.bincount(owner, of_noise, len(total))
+        if slopes.degrees is not None:
+            slopes.degrees[:] += np.bincount(owner, weight * terms.of_degrees, len(total))
+    return StackedEvidence(total, back(slopes) if sloped else None, of_targets)
 
 
-def _expected(mean: Float[Tensor, "J n p"], follows: Float[Tensor, "J k"], columns: int) -> Float[Tensor, "J n k"]:
+class _Terms(NamedTuple):
+    """The evidence of each set of inputs, and its slopes."""
+
+    evidence: Float[Array, " J"]
+    of_quadratic: Float[
+        Array,
+        (
+            J  # k
+        ),
+    ]
+    of_logdet: Float[Array, " J"]
+    of_degrees: Float[Array, " J"] | float
+
+
+def _terms(
+    quadratic: Float[Array, "J k"],
+    logdet: Float[Array, " J"],
+    batch: StackedBatch,
+    p: int,
+    degrees: Float[Array, " J"] | None,
+) -> _Terms:
+    """From `rᵀA⁻¹r` of each column and `log|A|`. degrees: of freedom, of a Student-t process."""
+    if degrees is None:
+        evidence = -0.5 * (quadratic.sum(1) + batch.count * p * (logdet + batch.size * LOG_2PI))
+        return _Terms(evidence, np.full((len(evidence), 1), -0.5), -0.5 * p * batch.count, 0.0)
+    there = batch.follows[:, ::p]
+    each = torch.from_numpy(quadratic.reshape(*there.shape, p).sum(2))
+    asked = each, torch.from_numpy(p * batch.size)[:, None], torch.from_numpy(degrees)[:, None]
+    fit, normaliser = student_terms(*asked)
+    of_quadratic, of_degrees = (part.numpy() * there for part in student_slopes(*asked))
+    evidence = ((fit + normaliser).numpy() - 0.5 * p * logdet[:, None]) * there
+    return _Terms(evidence.sum(1), of_quadratic.repeat(p, 1), -0.5 * p * there.sum(1), of_degrees.sum(1))
+
+
+def _at(part: Float[Array, "B u k"], batch: StackedBatch) -> Float[Array, "J n k"]:
+    """What is said of points, where each set of inputs has them."""
+    return part.reshape(-1, part.shape[-1]).take(batch.index, 0)
+
+
+def _add(into: Float[Array, "*u k"], index: Int[Array, "*n"], values: Float[Array, "*n k"]) -> None:
+    """The way back: whatever is of one point is summed."""
+    k = into.shape[-1]
+    rows = torch.from_numpy(values.reshape(-1, k))
+    torch.from_numpy(into.reshape(-1, k)).index_add_(0, torch.from_numpy(index.reshape(-1)), rows)
+
+
+def _expected(mean: Float[Array, "J n p"], follows: Float[Array, "J k"]) -> Float[Array, "J n k"]:
     """The mean as often as each column follows it: outputs take turns."""
-    p = mean.shape[-1]
-    if p == 1:
-        return mean * follows[:, None]
-    turns = -(-columns // p)
-    return mean.repeat(1, 1, turns)[..., :columns] * follows[:, None]
+    k, p = follows.shape[1], mean.shape[-1]
+    turns: Array = mean if p == 1 else np.tile(mean, (1, 1, -(-k // p)))[..., :k]
+    found: Array = turns * follows[:, None]
+    return found
 
 
-class _Terms(torch.autograd.Function):
-    """`rᵀA⁻¹r` of each column and `log|A|`, for `A = F Fᵀ + s k(|z − z'|²) + σ²I`, with the gradient written out.
+def _by_output(columns: Float[Array, "J n k"], p: int) -> Float[Array, "J n p"]:
+    """Columns summed by the output that they are of."""
+    return columns.sum(2, keepdims=True) if p == 1 else np.stack([columns[..., o::p].sum(2) for o in range(p)], 2)
 
-    As in `evidence.py` it is `A⁻¹ − ααᵀ` against `dA`; here that goes on to the places z, to F, s and σ².
-    """
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        z: Float[Tensor, "J n q"],
-        functions: Float[Tensor, "J n k"] | None,
-        scale: Float[Tensor, " J"],
-        noise: Float[Tensor, " J"],
-        R: Float[Tensor, "J n c"],
-        mask: Bool[Tensor, "J n"] | None,
+class Covariances:
+    """`A = F Fᵀ + s k(|z − z'|²) + σ²I` of sets of inputs, factored, and inverted where slopes will be asked for."""
+
+    def __init__(
+        self,
+        z: Float[Array, "J n q"],
+        functions: Float[Array, "J n f"] | None,
+        scale: Float[Array, " J"],
+        noise: Float[Array, " J"],
+        mask: Float[Array, "J n"] | None,
         shape: Shape,
-    ) -> Any:
-        K, slope = shape(squared_distances(z, z))
-        A = K * scale[:, None, None]
-        if functions is not None:
-            A += functions @ functions.mT
+        *,
+        inverted: bool,
+    ) -> None:
+        self.z, self.scale = torch.from_numpy(z), torch.from_numpy(scale)[:, None, None]
+        self.functions = None if functions is None else torch.from_numpy(functions)
+        self.mask = None if mask is None else torch.from_numpy(mask)
+        self.K, self.slope = shape(squared_distances(self.z, self.z))
+        A = self.K * self.scale
+        if self.functions is not None:
+            A += self.functions @ self.functions.mT
         diagonal = A.diagonal(dim1=-2, dim2=-1)
-        diagonal += noise[:, None]
-        if mask is not None:
-            A *= mask[:, :, None]
-            A *= mask[:, None, :]
-            diagonal += (~mask).to(A)
-        L, failed = attempt(A)
-        logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        if not any(ctx.needs_input_grad[:5]):
-            half = torch.linalg.solve_triangular(L, R, upper=False)
-            return half.square().sum(-2), torch.where(failed, torch.nan, logdet)
-        A_inverse = inverse(L)
-        alpha = A_inverse @ R
-        ctx.save_for_backward(z, functions, scale, K, slope, A_inverse, alpha, mask)
-        return (R * alpha).sum(-2), torch.where(failed, torch.nan, logdet)
+        diagonal += torch.from_numpy(noise)[:, None]
+        if self.mask is not None:
+            A *= self.mask[:, :, None]
+            A *= self.mask[:, None, :]
+            diagonal += 1 - self.mask
+        self.L, failed = attempt(A)
+        logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        self.logdet: Float[Array, " J"] = logdet.masked_fill_(failed, torch.nan).numpy()
+        self.inverse = inverse(self.L) if inverted else None
 
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, quadratic: Tensor, logdet: Tensor) -> Any:
-        z, functions, scale, K, slope, A_inverse, alpha, mask = ctx.saved_tensors
-        weighted = alpha * quadratic[:, None]
-        G = torch.baddbmm(A_inverse * logdet[:, None, None], weighted, alpha.mT, alpha=-1)
-        if mask is not None:
-            G *= mask[:, :, None]
-            G *= mask[:, None, :]
-        needs = ctx.needs_input_grad
-        grad_z = grad_functions = grad_scale = grad_noise = None
-        if needs[0]:
-            W = slope.mul_(scale[:, None, None]).mul_(G)
-            grad_z = 4 * (W.sum(-1, keepdim=True) * z - W @ z)
-        if functions is not None and needs[1]:
-            grad_functions = 2 * (G @ functions)
-        if needs[2]:
-            grad_scale = (G * K).sum((-2, -1))
-        if needs[3]:
-            grad_noise = G.diagonal(dim1=-2, dim2=-1).sum(-1)
-        return grad_z, grad_functions, grad_scale, grad_noise, 2 * weighted if needs[4] else None, None, None
+    def solved(self, R: Float[Array, "J n k"]) -> Float[Array, "J n k"]:
+        """`A⁻¹ R`."""
+        assert self.inverse is not None
+        found: Array = (self.inverse @ torch.from_numpy(R)).numpy()
+        return found
+
+    def quadratic(self, R: Float[Array, "J n k"]) -> Float[Array, "J k"]:
+        """`rᵀA⁻¹r` of each column."""
+        half: Tensor = torch.linalg.solve_triangular(self.L, torch.from_numpy(R), upper=False)
+        found: Array = half.square_().sum(-2).numpy()
+        return found
+
+    def back(
+        self, alpha: Float[Array, "J n k"], weighted: Float[Array, "J n k"], logdet: Float[Array, " J"]
+    ) -> tuple[Float[Array, "J n q"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]]:
+        """Slopes along z, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|. alpha: `A⁻¹ R`; weighted: by the first.
+
+        As in `evidence.py` it is `A⁻¹ − ααᵀ` against dA. What is kept here is used up.
+        """
+        assert self.inverse is not None
+        G = self.inverse.mul_(torch.from_numpy(logdet)[:, None, None])
+        G = torch.baddbmm(G, torch.from_numpy(weighted), torch.from_numpy(alpha).mT, alpha=-1)
+        diagonal = G.diagonal(dim1=-2, dim2=-1)
+        if self.mask is not None:  # between padding and points it is 0 already
+            diagonal *= self.mask
+        W = self.slope.mul_(self.scale).mul_(G)
+        places = (W.sum(-1, keepdim=True) * self.z - W @ self.z).mul_(4)
+        functions = None if self.functions is None else (2 * (G @ self.functions)).numpy()
+        scale = (G.flatten(1)[:, None] @ self.K.flatten(1)[..., None])[:, 0, 0]
+        return places.numpy(), functions, scale.numpy(), diagonal.sum(-1).numpy()

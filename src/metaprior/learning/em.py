@@ -207,6 +207,19 @@ def fit_em(
     return Fit(model, (*trace, evidence_of(designs, model)), False)
 
 
+@torch.no_grad()
+@numerical(COMPONENTS)
+def em_steps(
+    designs: Designs, rank: int, steps: int, *, start: MixedEffects | None = None, floor: float = 1e-6
+) -> MixedEffects:
+    """The model after so many steps of EM."""
+    check_rank(rank, *designs.shape, one_grid=designs.one_grid)
+    model = start_of(designs, rank, floor) if start is None else start
+    for _ in range(steps):
+        model = _maximise(designs, [_expect(block, model) for block in designs.blocks], floor)
+    return model
+
+
 def check_rank(rank: int, q: int, p: int, *, one_grid: bool) -> None:
     """An error for a rank that q basis functions and p outputs cannot have."""
     if not 1 <= rank <= q:

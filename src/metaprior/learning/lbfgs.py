@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+
+from metaprior.arrays import Array, product
 
 HISTORY = 10
 """Steps that the curvature is known from."""
@@ -20,9 +20,6 @@ ENOUGH_DECREASE = 1e-4
 
 REFUSED = 20
 """Shortened steps in a row after which a problem is at its end."""
-
-
-Values = np.ndarray[Any, Any]
 
 ORDERS = [
     np.array([half + (slot + k) % HISTORY for half in (0, HISTORY) for k in range(HISTORY)]) for slot in range(HISTORY)
@@ -39,10 +36,10 @@ class Problems(Protocol):
     def entries(self) -> int:
         """Matrix entries that an evaluation goes through, of all problems together."""
 
-    def loss(self, values: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
-        """What each minimises."""
+    def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
+        """What each minimises, and its slopes."""
 
-    def judged(self, values: Float[Tensor, "B P"], loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    def judged(self, values: Float[Array, "B P"], loss: Float[Array, " B"]) -> Float[Array, " B"]:
         """What each is judged by, the higher the better; the loss at these parameters is known."""
 
     def select(self, which: Sequence[int]) -> Self:
@@ -61,7 +58,7 @@ class Look(NamedTuple):
 class Ended(NamedTuple):
     """The parameters that were judged best, how things went, and why it stopped."""
 
-    values: Float[Tensor, " P"]
+    values: Float[Array, " P"]
     looks: tuple[Look, ...]
     best: Look
     stopped: str
@@ -70,8 +67,8 @@ class Ended(NamedTuple):
 
 def learn_together(
     problems: Problems,
-    start: Float[Tensor, "B P"],
-    moves: Bool[Tensor, " P"],
+    start: Float[Array, "B P"],
+    moves: Bool[Array, " P"],
     *,
     max_epochs: int,
     check_every: int,
@@ -83,8 +80,8 @@ def learn_together(
     What one of them does depends on nothing but itself. Those that have ended leave the batch.
     """
     began = time.perf_counter()
-    updates, best = _Updates(problems, start, moves), start.clone()
-    judged = _judged(problems, updates)
+    updates, best = _Updates(problems, start, moves), start.copy()
+    judged = problems.judged(updates.x, updates.loss)
     looks = [[Look(0, math.nan, value, 0.0)] for value in judged.tolist()]
     tops, ended = [own[0] for own in looks], [("", 0)] * len(start)
     alive, reference = list(range(len(start))), judged
@@ -94,7 +91,7 @@ def learn_together(
         for _ in range(run):
             updates.step(problems)
         epoch += run
-        judged = _judged(problems, updates)
+        judged = problems.judged(updates.x, updates.loss)
         judged = np.where(np.isfinite(judged), judged, -np.inf)
         risen = judged > reference + tolerance
         reference, without = np.where(risen, judged, reference), np.where(risen, 0, without + 1)
@@ -102,7 +99,7 @@ def learn_together(
         for place, k in enumerate(alive):
             looks[k].append(Look(epoch, float(updates.loss[place]), float(judged[place]), seconds))
             if looks[k][-1].judged > tops[k].judged:
-                tops[k], best[k] = looks[k][-1], torch.from_numpy(updates.x[place])
+                tops[k], best[k] = looks[k][-1], updates.x[place]
             stopped = ""
             if int(without[place]) >= patience:
                 stopped = f"converged: no rise above {tolerance} in {patience} checks"
@@ -122,10 +119,6 @@ def learn_together(
     return [Ended(best[k], tuple(looks[k]), tops[k], *ended[k]) for k in range(len(start))]
 
 
-def _judged(problems: Problems, updates: _Updates) -> Values:
-    return problems.judged(torch.from_numpy(updates.x), torch.from_numpy(updates.loss)).numpy()
-
-
 class _Updates:
     """L-BFGS with backtracking (Nocedal and Wright, alg. 7.4), row by row.
 
@@ -135,10 +128,10 @@ class _Updates:
     of problems as small as these, that is what an update costs.
     """
 
-    def __init__(self, problems: Problems, start: Float[Tensor, "B P"], moves: Bool[Tensor, " P"]) -> None:
+    def __init__(self, problems: Problems, start: Float[Array, "B P"], moves: Bool[Array, " P"]) -> None:
         B, P = start.shape
-        self.moves = None if bool(moves.all()) else moves.double().numpy()
-        self.x = start.numpy().copy()
+        self.moves = None if moves.all() else moves.astype(float)
+        self.x = start.copy()
         self.loss, self.g = self._evaluated(problems, self.x)
         # steps s, then changes y of the gradient: read twice in every epoch, and digits matter little to a direction
         self.basis = np.zeros((B, 2 * HISTORY, P), np.float32)
@@ -150,8 +143,8 @@ class _Updates:
         self.d, self.t = -self.g, self._first_length()
         self.slope = _dots(self.g, self.d)
 
-    def _first_length(self) -> Values:
-        found: Values = np.minimum(1 / np.maximum(np.abs(self.g).sum(1), 1e-300), 1.0)
+    def _first_length(self) -> Float[Array, " B"]:
+        found: Array = np.minimum(1 / np.maximum(np.abs(self.g).sum(1), 1e-300), 1.0)
         return found
 
     def select(self, which: Sequence[int]) -> _Updates:
@@ -161,13 +154,9 @@ class _Updates:
             setattr(some, name, value if name in ("moves", "slot") else value[list(which)])
         return some
 
-    def _evaluated(self, problems: Problems, x: Values) -> tuple[Values, Values]:
-        values = torch.from_numpy(x).requires_grad_()
-        with torch.enable_grad():
-            loss = problems.loss(values)
-            (gradient,) = torch.autograd.grad(loss.nan_to_num(0.0, 0.0, 0.0).sum(), values)
-        found = gradient.numpy()
-        return loss.detach().numpy(), found if self.moves is None else found * self.moves
+    def _evaluated(self, problems: Problems, x: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
+        loss, slopes = problems.loss(x)
+        return loss, slopes if self.moves is None else slopes * self.moves
 
     def step(self, problems: Problems) -> None:
         """One evaluation: of every problem, a trial step."""
@@ -196,25 +185,25 @@ class _Updates:
         self.d, self.slope = np.where(moved, d, self.d), np.where(taken, slope, self.slope)
         self.t = np.where(taken, self._length(), shorter)
 
-    def _length(self) -> Values:
+    def _length(self) -> Float[Array, " B"]:
         """Of the next step: whole, or careful where nothing is known of the curvature."""
         aware = self.known.any(1)
         return np.ones_like(self.loss) if aware.all() else np.where(aware, 1.0, self._first_length())
 
-    def _remember(self, s: Values, y: Values, taken: Values) -> None:
+    def _remember(self, s: Float[Array, "B P"], y: Float[Array, "B P"], taken: Bool[Array, " B"]) -> None:
         sy, yy = _dots(s, y), _dots(y, y)
-        fine = taken & (sy > 1e-12 * yy) & (yy > 0)
+        fine = taken & (sy > 1e-12 * yy) & (np.minimum(sy, yy) > 1e-30)  # single precision loses what is less
         k = self.slot
         self.slot = (k + 1) % HISTORY
         self.known[:, k] = fine
         self.basis[:, k], self.basis[:, HISTORY + k] = s, y
         self.curvature = np.where(fine, sy / np.where(fine, yy, 1.0), self.curvature)
 
-    def _direction(self) -> tuple[Values, Values]:
+    def _direction(self) -> tuple[Float[Array, "B P"], Float[Array, " B"]]:
         """`−H g`, and the slope along it."""
         k = (self.slot - 1) % HISTORY
         latest = np.stack([self.basis[:, k], self.basis[:, HISTORY + k], self.g.astype(np.float32)], 1)
-        products = (latest @ self.basis.swapaxes(1, 2)).astype(float)
+        products = product(latest, self.basis.swapaxes(1, 2)).astype(float)
         for row, place in ((0, k), (1, HISTORY + k)):
             self.gram[:, place] = self.gram[:, :, place] = products[:, row]
         order = ORDERS[self.slot]
@@ -232,7 +221,7 @@ class _Updates:
         inner = R.diagonal(0, 1, 2)[..., None] * w + gamma * (yy @ w - yg)
         a = R_inverse.swapaxes(1, 2) @ inner
         coefficients = np.concatenate([-a, gamma * w], 1)[:, BACK[self.slot], 0].astype(np.float32)
-        d = (coefficients[:, None] @ self.basis)[:, 0] - self.curvature[:, None] * self.g
+        d = product(coefficients[:, None], self.basis)[:, 0] - self.curvature[:, None] * self.g
         slope = _dots(self.g, d)
         misled = ~(slope < 0)
         if misled.any():  # what is known of the curvature is of no use: forget it
@@ -242,7 +231,7 @@ class _Updates:
         return d, slope
 
 
-def _dots(a: Values, b: Values) -> Values:
+def _dots(a: Float[Array, "B P"], b: Float[Array, "B P"]) -> Float[Array, " B"]:
     """The inner product of each row with its like."""
-    found: Values = np.einsum("ij,ij->i", a, b)
+    found: Array = np.einsum("ij,ij->i", a, b)
     return found

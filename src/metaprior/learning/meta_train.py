@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
+import numpy as np
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
+from metaprior.arrays import Array
 from metaprior.errors import DataError, NumericalError
-from metaprior.inference import StackedTasks, check_fits, stacked_evidence
+from metaprior.inference import Covariances, StackedTasks, check_fits, stacked_evidence
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.learning.lbfgs import Ended, learn_together
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
@@ -135,7 +136,7 @@ def _as_one(
     first.check()
     usual = first.optimizer == "lbfgs" and first.objective == "evidence" and first.learning_rate is None
     together = stacked(priors) if usual else None
-    if together is None or not bool(together.moves.any()):
+    if together is None or not together.moves.any():
         each = zip(priors, tasks, how, seeds, strict=True)
         return [meta_train(prior, own, one, seed=seed, progress=False) for prior, own, one, seed in each]
     split = [_hold_out(own, one.held_out, seed) for own, one, seed in zip(tasks, how, seeds, strict=True)]
@@ -159,7 +160,7 @@ def _as_one(
             patience=first.patience,
             tolerance=first.tolerance,
         )
-    together.write(torch.stack([one.values for one in found]))
+    together.write(np.stack([one.values for one in found]))
     return [
         _training(one, judge.ids if first.held_out is not None else ())
         for one, (_, judge) in zip(found, split, strict=True)
@@ -182,22 +183,27 @@ class StackedPriors:
     ) -> None:
         self.stack, self.training, self.judge, self.laws = stack, training, judge, list(laws)
         self.law = stack.law(self.laws) if self.laws else None
+        self.known: list[Covariances] | None = [] if stack.mean_alone else None
 
     @property
     def entries(self) -> int:
         return self.training.entries
 
-    def loss(self, values: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
-        """The negative evidence (and log density of the parameters) per task."""
-        total = stacked_evidence(self.stack, values, self.training)
-        return -(total if self.law is None else total + self.law(values)) / self.training.tasks
+    def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
+        """The negative evidence (and log density of the parameters) per task, and its slopes."""
+        total, slopes, _ = stacked_evidence(self.stack, values, self.training, sloped=True, known=self.known)
+        assert slopes is not None
+        if self.law is not None:
+            believed, along = self.law(values)
+            total, slopes = total + believed, slopes + along
+        return -total / self.training.tasks, -slopes / self.training.tasks[:, None]
 
-    @torch.no_grad()
-    def judged(self, values: Float[Tensor, "B P"], loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    def judged(self, values: Float[Array, "B P"], loss: Float[Array, " B"]) -> Float[Array, " B"]:
         """The evidence per value of the tasks to stop by."""
-        if self.judge is None:
-            return -loss * self.training.tasks / self.training.values
-        return stacked_evidence(self.stack, values, self.judge) / self.judge.values
+        by = self.training if self.judge is None else self.judge
+        total = -loss * by.tasks if self.judge is None else stacked_evidence(self.stack, values, by).total
+        found: Array = total / by.values
+        return found
 
     def select(self, which: Sequence[int]) -> StackedPriors:
         """Some of them."""

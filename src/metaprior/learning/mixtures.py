@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError, numerical
 from metaprior.inference import LOG_2PI
-from metaprior.learning.em import Block, Designs, MixedEffects, designed, fit_em
+from metaprior.learning.em import Block, Designs, MixedEffects, designed, em_steps, fit_em
 from metaprior.learning.grid_kinds import NEGLIGIBLE, GridDesigns
 from metaprior.priors import Basis
 from metaprior.tasks import Tasks, on_one_grid, padded
@@ -27,8 +27,8 @@ LEAST = 5.0
 """Tasks' worth of responsibility below which a kind has collapsed: it is taken out, and that is said. The largest kind
 stays, however few tasks there are."""
 
-INNER = 3
-"""EM steps of each kind's own model in one round, where it has no closed form."""
+FIRST = 3
+"""EM steps of each kind's own model in the first round, where it has no closed form; one in the others."""
 
 ENOUGH = 1e-4
 """Of the evidence: a round that gains less is the last."""
@@ -86,8 +86,7 @@ class TaskDesigns:
     ) -> MixedEffects:
         """A model that weighted tasks are better explained by; model: what it was, to go on from there."""
         start = model if model is not None and model.loadings.shape[1] == rank else None
-        steps = INNER if start is not None else 10 * INNER
-        return fit_em(self.weighted(weights), rank, start=start, floor=floor, max_steps=steps).model
+        return em_steps(self.weighted(weights), rank, FIRST if start is None else 1, start=start, floor=floor)
 
     def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "q r"]]:
         """The mean of each task's scores under one model for all (roughly the best), and its loadings."""

@@ -68,7 +68,7 @@ class Entry:
 def _prior(mean: str, kernel: str, **options: Any) -> Maker:
     def make(tasks: Tasks, seed: int, contexts: Contexts | None) -> LearnedPrior:
         many = len(tasks) >= MANY
-        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 8 if many else 4}
+        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 4, "tolerance": 1e-3}
         chosen |= MANY_TASKS if many else {"hidden": FEW_UNITS}
         chosen |= {"gain": 1.0}
         chosen |= options
@@ -95,7 +95,7 @@ def _warped(make: Maker) -> Maker:
 
 def _fpca(tasks: Tasks, seed: int, contexts: Contexts | None) -> FPCA:
     share = 0.1 if len(tasks) >= MANY else 0.25 if len(tasks) >= SOME else None  # else five folds
-    return FPCA(held_out=share, seed=seed)
+    return FPCA(held_out=share, tolerance=1e-4, max_steps=20, seed=seed)  # as the models that sizes are compared by
 
 
 def _mixture(tasks: Tasks, seed: int, contexts: Contexts | None) -> Mixture:

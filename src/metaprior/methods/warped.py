@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from metaprior.arrays import Array
 from metaprior.files import State
 from metaprior.inference import KeptMethod, Method, StackedTasks, WarpedConditional, stacked_evidence
 from metaprior.learning import learn_together
@@ -22,7 +24,7 @@ from metaprior.tasks import Scaler, Tasks, TrainedOn
 SOME = 300
 """Tasks that the two numbers of a warp are learned from."""
 
-STEPS, CHECK, TOLERANCE = 80, 10, 1e-4
+STEPS, CHECK, TOLERANCE = 60, 5, 1e-3
 """Epochs in which they are learned, and when the evidence is looked at: where it rises by less, they are as good."""
 
 
@@ -127,14 +129,14 @@ def learned_warps(name: str, tasks: Sequence[Tasks], seeds: Sequence[int]) -> li
     ends = learn_together(
         problems,
         start,
-        torch.ones(start.shape[1], dtype=torch.bool),
+        np.ones(start.shape[1], bool),
         max_epochs=STEPS,
         check_every=CHECK,
         patience=2,
         tolerance=TOLERANCE,
     )
     for warp, end in zip(warps, ends, strict=True):
-        vector_to_parameters(end.values[: sum(problems.shapes.values())], warp.parameters())
+        vector_to_parameters(torch.from_numpy(end.values[: problems.own]), warp.parameters())
     return [warp.requires_grad_(False) for warp in warps]
 
 
@@ -159,35 +161,50 @@ class _Warps:
             name: torch.stack([dict(warp.named_buffers())[name] for warp in warps])[self.owner]
             for name in dict(warps[0].named_buffers())
         }
-        self.shapes = {name: value.numel() for name, value in warps[0].named_parameters()}
+        self.sizes = {name: value.numel() for name, value in warps[0].named_parameters()}
+        self.own = sum(self.sizes.values())
 
     @property
-    def start(self) -> Float[Tensor, "B P"]:
+    def start(self) -> Float[Array, "B P"]:
         """Warps that bend nothing, and the priors as they are made."""
         own = torch.stack([parameters_to_vector(warp.parameters()) for warp in self.warps]).detach()
-        return torch.cat([own, self.stack.start], 1)
+        return np.concatenate([own.numpy(), self.stack.start], 1)
 
     @property
     def entries(self) -> int:
         """Covariance entries."""
         return self.laid_out.entries
 
-    def loss(self, values: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
-        """The negative evidence of y per value."""
-        *own, prior = values.split([*self.shapes.values(), self.stack.start.shape[1]], 1)
-        parts = self.known | {name: part[self.owner] for name, part in zip(self.shapes, own, strict=True)}
-        t, slope = functional_call(_Both(self.warps[0]), {f"warp.{name}": part for name, part in parts.items()}, self.y)
+    def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
+        """The negative evidence of y per value, and its slopes."""
+        own = torch.from_numpy(values[:, : self.own]).requires_grad_()
+        with torch.enable_grad():
+            standard, jacobian = self._standard(own)
+        total, slopes, along = stacked_evidence(
+            self.stack, values[:, self.own :], self.laid_out, standard.detach().numpy(), sloped=True
+        )
+        assert slopes is not None
+        assert along is not None
+        (bent,) = torch.autograd.grad(
+            [standard, jacobian], own, [torch.from_numpy(along), torch.ones_like(jacobian)], materialize_grads=True
+        )
+        found = np.concatenate([bent.numpy(), slopes], 1)
+        return -(total + jacobian.detach().numpy()) / self.laid_out.values, -found / self.laid_out.values[:, None]
+
+    def _standard(self, own: Float[Tensor, "B P"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, " B"]]:
+        """The warped values as a plain prior sees them, and the log of what that does to densities."""
+        parts = zip(self.sizes, own.split(list(self.sizes.values()), 1), strict=True)
+        known = self.known | {name: part[self.owner] for name, part in parts}
+        t, slope = functional_call(_Both(self.warps[0]), {f"warp.{name}": part for name, part in known.items()}, self.y)
         middle = self._sums(t) / self.count
         spread = (self._sums((t - middle[self.owner]).square()) / (self.count - 1)).sqrt()
-        standard = (t - middle[self.owner]) / spread[self.owner]
-        total = stacked_evidence(self.stack, prior, self.laid_out, standard)
         jacobian = (self._sums(slope) - self.count * spread.log()).sum(1)
-        return -(total + jacobian) / self.laid_out.values
+        return (t - middle[self.owner]) / spread[self.owner], jacobian
 
     def _sums(self, values: Float[Tensor, "N p"]) -> Float[Tensor, "B p"]:
         return values.new_zeros(len(self.tasks), values.shape[1]).index_add(0, self.owner, values)
 
-    def judged(self, values: Float[Tensor, "B P"], loss: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    def judged(self, values: Float[Array, "B P"], loss: Float[Array, " B"]) -> Float[Array, " B"]:
         """The evidence itself: two numbers are not learned by heart."""
         return -loss
 

@@ -24,8 +24,8 @@ Shape = Callable[[Tensor], tuple[Tensor, Tensor]]
 NEAR = 1e-12
 """Squared distance below which two points are one: an exponential kernel has no slope there."""
 
-DIFFERENCES = 1_000_000
-"""Numbers up to which distances are taken from differences, to the last digit; beyond, from products."""
+FEW_COLUMNS = 16
+"""Up to so many, distances are taken from differences, to the last digit; of more, from products."""
 
 
 def _rbf(squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,8 +69,8 @@ def squared_distances(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) ->
     """`|z − z'|²` between points."""
     if z1.shape[-1] == 1:
         return (z1 - z2.mT).square_()
-    if z1.numel() * z2.shape[-2] <= DIFFERENCES:
-        return (z1[..., :, None, :] - z2[..., None, :, :]).square_().sum(-1)
+    if z1.shape[-1] <= FEW_COLUMNS:
+        return torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist").square_()
     lengths1, lengths2 = z1.square().sum(-1), z2.square().sum(-1)
     squares = (z1 @ z2.mT).mul_(-2.0).add_(lengths1[..., :, None]).add_(lengths2[..., None, :]).clamp_(min=0.0)
     if z1 is z2:

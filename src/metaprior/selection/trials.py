@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
@@ -17,7 +16,7 @@ from metaprior.learning import Checkpoint, threads_for
 from metaprior.methods import METHODS, Warped, learned_warps, make_method
 from metaprior.priors import Warp
 from metaprior.scoring import Summary, summarise
-from metaprior.selection.trying import Seen, Values, as_dict, held_out_values, joined
+from metaprior.selection.trying import Question, Seen, Values, as_dict, joined
 from metaprior.splits import Contexts, Fold, k_folds, some_of
 from metaprior.tasks import Tasks, resolution
 
@@ -95,11 +94,12 @@ class Trials:
     left_out: dict[str, str] = field(default_factory=dict)
     learned: dict[str, KeptMethod] = field(default_factory=dict)
     started: dict[str, KeptMethod] = field(default_factory=dict)  # what has learned from a fold
-    warps: dict[tuple[str, int], list[Warp]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.labels = list(self.contexts(self.plan.tasks))
         self.began, self.resumed = time.perf_counter(), False
+        self._warps: dict[tuple[str, int], list[Warp]] = {}  # what rungs have in common: their warps, by wave …
+        self._asked: dict[int, list[Question | None]] = {}  # … and what they are asked
 
     def run(self, file: Checkpoint | None, advance: Callable[[str, int], None]) -> None:
         """Try the rungs, wave by wave, as long as it can matter; what is known already is not tried again."""
@@ -161,16 +161,11 @@ class Trials:
     def _try(self, name: str, wave: int) -> None:
         """What a rung says of tasks that are held out, having learned from the others."""
         began, tasks, folds = time.perf_counter(), self.plan.tasks, self.plan.waves[wave]
-        ask = partial(held_out_values, contexts=self.contexts, steps=resolution(tasks), labels=self.labels)
         try:
             given = [tasks.select(fold.train) for fold in folds]
             methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
-            parts, rows = [], []
-            for fold, method in zip(folds, methods, strict=False):  # the last one may have learned from all tasks
-                said = ask(method, tasks.select(fold.judge))
-                if said is not None:
-                    parts.append(said[0])
-                    rows.append(said[1].moved(fold.judge))
+            asked = zip(self._questions(wave), methods, strict=False)  # the last one may have learned from all tasks
+            parts = [question.answer(method) for question, method in asked if question is not None]
             if not parts:
                 raise DataError("no held-out task has points to predict.")
         except MetapriorError as error:
@@ -178,12 +173,22 @@ class Trials:
             return
         self.seen.setdefault(name, []).append(joined(Seen, parts))
         if len(self.values) <= wave:
-            self.values.append(joined(Values, rows))
+            self.values.append(joined(Values, [one.values for one in self._questions(wave) if one is not None]))
         if self.plan.whole:
             self.learned[name] = methods[-1]
         else:
             self.started.setdefault(name, methods[0])
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def _questions(self, wave: int) -> list[Question | None]:
+        """What the rungs of a wave are asked, fold by fold."""
+        if wave not in self._asked:
+            tasks, steps = self.plan.tasks, resolution(self.plan.tasks)
+            self._asked[wave] = [
+                Question.of(tasks.select(fold.judge), fold.judge, self.contexts, steps, self.labels)
+                for fold in self.plan.waves[wave]
+            ]
+        return self._asked[wave]
 
     def _fit(self, name: str, tasks: Sequence[Tasks], wave: int) -> list[KeptMethod]:
         """A rung that has learned from each of several sets of tasks."""
@@ -191,8 +196,8 @@ class Trials:
         methods = [make_method(name.removesuffix(ALONE), own, self.seed) for own in given]
         first = methods[0]
         if isinstance(first, Warped):
-            warps = self.warps.get((first.warp, wave)) or learned_warps(first.warp, given, [self.seed] * len(given))
-            self.warps[first.warp, wave] = warps
+            warps = self._warps.get((first.warp, wave)) or learned_warps(first.warp, given, [self.seed] * len(given))
+            self._warps[first.warp, wave] = warps
             Warped.fit_many(methods, given, warps)  # type: ignore[arg-type]
         else:
             type(first).fit_many(methods, given)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -77,10 +77,6 @@ class Values:
         rows = {one.name: getattr(self, one.name)[which] for one in fields(self) if one.name != "known"}
         return Values(**rows, known=self.known)
 
-    def moved(self, places: Int[Tensor, " j"]) -> Values:
-        """The same, of tasks that have other places."""
-        return replace(self, task=places[self.task])
-
     def density(self, seen: Seen) -> Float[Tensor, " N"]:
         """Log density of the values as they were recorded: the one number that methods are ranked by."""
         return rounded_density(seen.density, seen.below, seen.above, self.step)
@@ -109,36 +105,46 @@ def combined(seen: Mapping[str, Seen], weights: Mapping[str, float]) -> Seen:
     return Seen(together("density"), mixed("cdf"), mixed("below"), mixed("above"), mixed("mean"), together("evidence"))
 
 
-def held_out_values(
-    method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
-) -> tuple[Seen, Values] | None:
-    """What a method says of the tasks, in every setting; values know their task by its place among these.
+class Question(NamedTuple):
+    """Held-out tasks in every setting at once: of many small questions, asking takes longer than answering."""
 
-    All settings are asked at once: of many small questions, asking takes longer than answering.
-    """
-    splits = contexts.where_possible(tasks)
-    if not splits:
-        return None
-    place = {name: i for i, name in enumerate(tasks.ids)}
-    context = Tasks.one_after_another([split.context for split in splits.values()])
-    target = Tasks.one_after_another([split.target for split in splits.values()])
-    conditional = method.condition(context)
-    posterior, y = conditional.at(target), target.y
-    density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
-    if not bool(density.isfinite().all()):
-        raise DataError("a held-out value is impossible under it.")
-    below, above = (posterior.cdf(y - steps / 2), posterior.cdf(y + steps / 2)) if bool(steps.any()) else (cdf, cdf)
-    evidence = torch.full((len(context),), torch.nan, dtype=torch.float64)
-    if conditional.evidence is not None:
-        evidence = conditional.evidence.total.detach()
-    seen = Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence)))
-    settings = torch.tensor([labels.index(label) for label, split in splits.items() for _ in split.target.ids])
-    owner, setting, share = (
-        part[target.task_of_row].repeat_interleave(target.p)
-        for part in (torch.tensor([place[name] for name in target.ids]), settings, 1 / target.sizes.double() / target.p)
-    )
-    step = steps.expand_as(y).flatten()
-    return seen, Values(owner, share, y.flatten(), step, context.sizes * context.p, setting)
+    context: Tasks
+    target: Tasks
+    values: Values
+
+    @staticmethod
+    def of(
+        tasks: Tasks, places: Int[Tensor, " m"], contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
+    ) -> Question | None:
+        """Of these tasks, whose places among all are known; None where there is nothing to ask."""
+        splits = contexts.where_possible(tasks)
+        if not splits:
+            return None
+        place = dict(zip(tasks.ids, places.tolist(), strict=True))
+        context = Tasks.one_after_another([split.context for split in splits.values()])
+        target = Tasks.one_after_another([split.target for split in splits.values()])
+        settings = [labels.index(label) for label, split in splits.items() for _ in split.target.ids]
+        owners, shares = [place[name] for name in target.ids], 1 / target.sizes.double() / target.p
+        owner, setting, share = (
+            part[target.task_of_row].repeat_interleave(target.p)
+            for part in (torch.tensor(owners), torch.tensor(settings), shares)
+        )
+        y, step = target.y.flatten(), steps.expand_as(target.y).flatten()
+        return Question(context, target, Values(owner, share, y, step, context.sizes * context.p, setting))
+
+    def answer(self, method: Method) -> Seen:
+        """What a method says of the values."""
+        conditional = method.condition(self.context)
+        posterior, y = conditional.at(self.target), self.target.y
+        density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
+        if not bool(density.isfinite().all()):
+            raise DataError("a held-out value is impossible under it.")
+        half = self.values.step.view_as(y) / 2
+        below, above = (posterior.cdf(y - half), posterior.cdf(y + half)) if bool(half.any()) else (cdf, cdf)
+        evidence = torch.full((len(self.context),), torch.nan, dtype=torch.float64)
+        if conditional.evidence is not None:
+            evidence = conditional.evidence.total.detach()
+        return Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence)))
 
 
 def joined(record: type[Any], parts: Sequence[Any]) -> Any:
