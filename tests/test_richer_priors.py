@@ -10,7 +10,8 @@ import torch
 from scipy import integrate, stats
 
 from metaprior import DataError, LearnedPrior, OptionError, Prior, Tasks, UnknownNameError, condition, evidence
-from metaprior.inference import MixtureConditional, MixturePosterior, summed_evidence
+from metaprior.inference import IndependentGaussians, MixtureConditional, MixturePosterior, summed_evidence
+from metaprior.inference.crps import integrated_crps
 from metaprior.inference.evidence import covariance_matrix, gaussian_terms, in_features, prior_terms
 from metaprior.methods import Warped, learned_warp
 from metaprior.priors import WARPS, DeepNoise, Degrees, EigenfunctionKernel, make_prior, make_warp
@@ -341,6 +342,21 @@ def test_moments_quantiles_and_scores_of_a_mixture_are_its_own():
     drawn = mixture.samples(3000, seed=0)
     assert float(drawn[:, row].mean()) == pytest.approx(mean, abs=0.1 * float(mixture.sd[row]))
     assert torch.equal(drawn, mixture.samples(3000, seed=0))
+
+
+@pytest.mark.parametrize("narrow", [1.0, 0.1, 1e-3])
+def test_the_score_of_a_distribution_that_has_only_a_cdf_is_that_of_its_closed_form(narrow):
+    """Gaussians of very different widths, whose score is known; values far from both, between them, and in one."""
+    points = Tasks.from_pairs([([0.0, 1.0, 2.0, 3.0, 4.0], np.zeros(5))])
+    means = torch.tensor([[0.0], [3.0]]).double().expand(2, 5)
+    parts = [
+        IndependentGaussians(points, m[:, None], torch.full((5, 1), s).double())
+        for m, s in zip(means, (1.0, narrow), strict=True)
+    ]
+    mixture = MixturePosterior(parts, torch.tensor([[0.6, 0.4]]).double().log())
+    y = torch.tensor([[-20.0], [0.5], [3.0], [3.001], [8.0]]).double()
+    found = integrated_crps(mixture.cdf, y, torch.full_like(y, -5.0), torch.full_like(y, 5.0 + 5 * narrow))
+    np.testing.assert_allclose(found, mixture.crps(y), rtol=2e-3)
 
 
 def test_a_mixture_of_one_is_that_one():

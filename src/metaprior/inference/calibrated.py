@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
+from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.mixtures import MixturePosterior
 from metaprior.inference.posterior import Nodes, Posterior, Weighed, moments, normal_nodes
@@ -194,6 +195,15 @@ class CalibratedPosterior(Posterior):
         own = self.posterior.inverse_cdf(self.cdf(self.as_targets(y)).clamp(LEAST, 1 - LEAST))
         slopes = self.log_density(y) - self.posterior.log_density(own)
         return self.posterior.joint_log_density(own) + self.points.summed(slopes.sum(1))
+
+    def crps(self, y: Any) -> Float[Tensor, "N p"]:
+        """Continuous ranked probability score of each value."""
+        if not isinstance(self.posterior, MixturePosterior):
+            return super().crps(y)
+        ends = self.calibration.outward(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
+        low, high = torch.special.ndtr(ends.clamp(-FAR, FAR))
+        lower, upper = self.posterior.between(low)[0], self.posterior.between(high)[1]
+        return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together, each moved to where the calibrated distribution has it."""

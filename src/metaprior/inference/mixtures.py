@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
+from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians
 from metaprior.inference.posterior import Nodes, Posterior, Weighed
@@ -99,13 +100,15 @@ class MixturePosterior(Posterior):
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""
+        lower, upper = self.between(u)
+        return lower if len(self.parts) == 1 else rising_root(self.cdf, u.expand_as(lower), lower, upper)
+
+    def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
+        """Values that the one which has probability u below it lies between: the components' least and greatest."""
         found = [(one.inverse_cdf(u), weight) for one, weight in self.parts]
-        if len(found) == 1:
-            return found[0][0]
-        u = u.expand_as(found[0][0])
         lower = torch.stack([torch.where(weight > 0, q, torch.inf) for q, weight in found]).amin(0)
         upper = torch.stack([torch.where(weight > 0, q, -torch.inf) for q, weight in found]).amax(0)
-        return rising_root(self.cdf, u, lower, upper)
+        return lower, upper
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
@@ -123,7 +126,9 @@ class MixturePosterior(Posterior):
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
         if not all(one.is_gaussian for one, _ in self.parts):
-            return super().crps(y)
+            ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
+            (lower, _), (_, upper) = self.between(ends[0]), self.between(ends[1])
+            return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
         values, parts = self.as_targets(y), self.parts
         weights = torch.stack([weight for _, weight in parts])
         places = torch.arange(1, len(parts) + 1)[:, None]
