@@ -27,11 +27,8 @@ COUNTS = (1, 2, 3, 5, 8, 12, 20, 30)
 
 TASKS_PER_KIND = 10
 
-SIZE = 20
-"""Basis functions per input where tasks share no grid; on a grid there are as many as points."""
-
-SMALLER = (10, 5, 3)
-"""Where so few tasks do not determine as many."""
+SIZES = (3, 5, 10, 20)
+"""Basis functions per input to choose from where tasks share no grid; on a grid there are as many as points."""
 
 SOME = 1_000
 """Tasks that numbers of kinds and ranks are compared on, where each has inputs of its own and costs its own time."""
@@ -110,56 +107,71 @@ class Mixture(KeptMethod):
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
         """Fit with as many kinds and components as some of the tasks have chosen; far more may have more kinds."""
         chosen = max(earlier.tried_, key=lambda one: one.held_out_evidence)
+        if not on_one_grid(tasks):
+            self.size = self.size or earlier.size_
         more = [count for count in COUNTS if count > chosen.kinds and count * TASKS_PER_KIND <= len(tasks)]
         many = len(tasks) > 2 * earlier.trained_on_.tasks  # of which there may be more kinds
         self.kinds, self.rank = [chosen.kinds, *more] if many else chosen.kinds, chosen.rank
         return self.fit(tasks)
 
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
-        """The choice in as large a basis as so few tasks determine."""
+        """The choice in the basis that serves best for tasks of one kind: larger ones as long as they gain."""
         x = scaled.x[: int(scaled.sizes[0])] if on_one_grid(scaled) else scaled.x  # the others are at the same places
-        sizes = self._sizes(scaled, x)
+        sizes, best = self._sizes(scaled, x), None
         for size in sizes:
-            self.basis_ = make_basis("spline", x, size)
             try:
-                return self._choose(training, judge)
+                here = _Bases(size, make_basis("spline", x, size), training, judge, self._floor)
+                if len(sizes) > 1:
+                    here.tried = self._ranked(here, 1, torch.ones(len(training), 1, dtype=torch.float64))
             except (DataError, NumericalError):
-                if size == sizes[-1]:
+                if best is None:
                     raise
-        raise AssertionError  # there is one size or more
+                break  # more functions than the tasks determine
+            if best is not None and here.best <= best.best:
+                break
+            best = here
+        assert best is not None
+        self.size_, self.basis_ = best.size, best.basis
+        return self._choose(best)
 
-    def _choose(self, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
+    def _ranked(
+        self, here: _Bases, kinds: int, start: Float[Tensor, "m c"], most: int | None = None
+    ) -> list[_Candidate]:
+        """So many kinds of rising rank, until held-out evidence falls; of the last two ranks up to a most, if given."""
+        ranks = sorted({min(rank, here.basis.size) for rank in self._ranks})
+        found: list[_Candidate] = []
+        for rank in ranks if most is None else [rank for rank in ranks if rank <= most][-2:]:
+            one = _Candidate(kinds, rank, KindsEM(here.designs, start, rank, self._floor), here.judged)
+            found.append(one.advanced(BRIEF if len(here.designs) > SOME else ROUNDS))
+            if _falling(found):
+                break  # higher ranks would take the longest
+        return found
+
+    def _choose(self, here: _Bases) -> tuple[TriedKinds, KindsFit]:
         """More and more kinds, as long as the evidence of held-out tasks rises.
 
         Where there are many tasks, a few rounds tell which candidates cannot win.
         """
-        designs, judged = (designs_of(self.basis_, tasks, self._floor) for tasks in (training, judge))
-        places = self._places(designs)
+        places, counts = self._places(here.designs), self._counts(len(here.designs))
         label = self.progress if isinstance(self.progress, str) else "mixture"
-        counts, ranks = self._counts(len(training)), self._ranks()
-        brief = BRIEF if len(designs) > SOME else ROUNDS
         tried: list[_Candidate] = []
         best: _Candidate | None = None
-        with progress_bar(label, len(counts) * len(ranks), show=bool(self.progress)) as advance:
+        with progress_bar(label, len(counts), show=bool(self.progress)) as advance:
             for count in counts:
-                start, found = k_means(places, count, self.seed), []
                 try:
-                    for rank in ranks:
-                        one = _Candidate(count, rank, KindsEM(designs, start, rank, self._floor), judged)
-                        found.append(one.advanced(brief))
-                        advance(f"{count} kinds of rank {rank}")
-                        if _falling(found):
-                            break  # higher ranks would take the longest
+                    found = here.tried if count == 1 else []
+                    start = k_means(places, count, self.seed)
+                    found = found or self._ranked(here, count, start, None if best is None else best.rank)
                 except (DataError, NumericalError):
                     if best is None:
                         raise
-                    tried += found
                     break  # a kind has too few tasks to tell every function of the basis: no more kinds than before
+                advance(f"{count} kinds")
                 tried += found
-                here = max(found, key=lambda one: one.mean)
-                if best is not None and here.mean <= best.mean:
+                top = max(found, key=lambda one: one.mean)
+                if best is not None and top.mean <= best.mean:
                     break
-                best, ranks = here, [rank for rank in self._ranks() if rank <= here.rank][-2:]
+                best = top
         chosen = _best_of(tried)
         self.tried_ = [TriedKinds(one.kinds, one.rank, one.mean) for one in tried]
         return TriedKinds(chosen.kinds, chosen.rank, chosen.mean), chosen.em.fit
@@ -251,23 +263,22 @@ class Mixture(KeptMethod):
                 raise OptionError(f"{kinds} kinds: {len(tasks)} tasks can be of 1 to {len(tasks)}.")
 
     def _sizes(self, tasks: Tasks, x: Float[Tensor, "n d"]) -> list[int]:
-        """Numbers of basis functions per input, the largest first: fewer where tasks do not determine them."""
+        """Numbers of basis functions per input, the smallest first."""
         if self.size is not None:
             return [self.size]
-        distinct = [len(column.unique()) for column in x.unbind(1)]
+        most = min(len(column.unique()) for column in x.unbind(1))
         if on_one_grid(tasks):
-            return [min(distinct)]
-        most = min(SIZE, *distinct)
-        return [most, *(size for size in SMALLER if size < most)]
+            return [most]
+        return [*(size for size in SIZES if size < most), *([most] if most <= SIZES[-1] else [])]
 
     def _counts(self, tasks: int) -> list[int]:
         if self.kinds is not None:
             return [self.kinds] if isinstance(self.kinds, int) else sorted(self.kinds)
         return [count for count in COUNTS if count == 1 or count * TASKS_PER_KIND <= tasks]
 
-    def _ranks(self) -> list[int]:
-        given = [self.rank] if isinstance(self.rank, int) else self.rank
-        return sorted({min(rank, self.basis_.size) for rank in given})
+    @property
+    def _ranks(self) -> Sequence[int]:
+        return [self.rank] if isinstance(self.rank, int) else self.rank
 
     @numerical("where the tasks lie among each other")
     def _places(self, designs: AnyDesigns) -> Float[Tensor, "m r"]:
@@ -276,6 +287,20 @@ class Mixture(KeptMethod):
         scale = loadings.norm(dim=0).repeat_interleave(scores.shape[2])
         places: Tensor = scores.reshape(len(designs), -1) * scale / max(float(scale.max()), math.ulp(1.0))
         return places
+
+
+class _Bases:
+    """What tasks say of models in a basis, those to learn from and those to judge by; and models of one kind there."""
+
+    def __init__(self, size: int, basis: Basis, training: Tasks, judge: Tasks, floor: float) -> None:
+        self.size, self.basis = size, basis
+        self.designs, self.judged = (designs_of(basis, tasks, floor) for tasks in (training, judge))
+        self.tried: list[_Candidate] = []
+
+    @property
+    def best(self) -> float:
+        """The highest held-out evidence of one kind."""
+        return max((one.mean for one in self.tried), default=-math.inf)
 
 
 class _Candidate:

@@ -1,13 +1,13 @@
-"""`auto`: climb the ladder, judge every rung on tasks it has not seen, and take the simplest that is as good as any.
+"""`auto`: climb the ladder, judge every rung on tasks it has not seen, and combine those that they speak for.
 
-Held-out predictions decide three things: which rung (or which combination of rungs), how wide its bounds must be, and
-which new tasks are so unlike the past ones that the prior should not be trusted with them.
+Held-out predictions decide three things: which rungs with which weights, how wide the bounds must be, and which new
+tasks are so unlike the past ones that the prior should not be trusted with them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -22,23 +22,14 @@ from metaprior.learning import Checkpoint, fingerprint_of
 from metaprior.methods import METHODS, Combination, Entry, GPPerTask, add_methods, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
-from metaprior.selection.stacking import combined_weights, cross_fitted
+from metaprior.selection.stacking import combined_weights
 from metaprior.selection.trials import ALONE, Plan, Trials, cost_of
-from metaprior.selection.trying import Seen, Values, combined, joined
+from metaprior.selection.trying import Seen, Values, combined
 from metaprior.splits import Contexts, checked_contexts, default_contexts
 from metaprior.tasks import Tasks, TrainedOn, check_targets
 
 NEAREST = 50
 """Held-out contexts of the nearest sizes that a new one is compared with, at least."""
-
-SIMPLER = 1.05
-"""Times the squared error of the best rung: what a simpler one may have that is taken in its place."""
-
-NEAR = 0.2
-"""Log density per value that a simpler rung may be behind at most, however wide the standard error of few tasks is."""
-
-ENOUGH_TO_COMBINE = 10
-"""Tasks below which the weights of a combination cannot be told."""
 
 
 class Tried(NamedTuple):
@@ -150,23 +141,15 @@ class Auto(KeptMethod):
         return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
     def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> None:
-        per_task = {name: values.per_task(values.density(found)) for name, found in seen.items()}
-        best = max(per_task, key=lambda name: float(per_task[name].mean()))
+        per_task = {name: float(values.per_task(values.density(found)).mean()) for name, found in seen.items()}
+        best = max(per_task, key=lambda name: per_task[name])
         self.tried_ = [_tried(name, found, seen[best], values) for name, found in seen.items()]
-        simplest = _simplest(self.tried_, best)
-        self.chosen_, self.why_ = {simplest.name: 1.0}, _because(simplest.name, best, simplest)
         weights = dict(zip(seen, combined_weights(seen, values).tolist(), strict=True))
-        stacked = {name: weight for name, weight in weights.items() if weight > 0}
-        enough = len(per_task[best]) >= ENOUGH_TO_COMBINE
-        together = cross_fitted(seen, values, self.seed) if enough else None
-        gain = summarise(together - per_task[simplest.name]) if together is not None else Summary(0.0, None, 0)
-        if len(stacked) > 1 and gain.stderr is not None and gain.mean > gain.stderr:
-            self.chosen_ = stacked
-            self.why_ = (
-                f"a combination gains {gain.mean:.3f} ± {gain.stderr:.3f} of log density per value over "
-                f"{simplest.name} alone, with weights from other held-out tasks than those it is judged on."
-            )
-        self._calibrate(combined(seen, self.chosen_), values, labels)
+        self.chosen_ = {name: weight for name, weight in weights.items() if weight > 0}
+        chosen = combined(seen, self.chosen_)
+        gained = values.per_task(values.density(chosen) - values.density(seen[best]))
+        self.why_ = _because(self.chosen_, best, summarise(gained))
+        self._calibrate(chosen, values, labels)
 
     def _calibrate(self, chosen: Seen, values: Values, labels: Sequence[str]) -> None:
         """How far the bounds of the choice must reach, how it then predicted, and which contexts are usual."""
@@ -260,16 +243,9 @@ def _all_tried(trials: Trials, complete: Sequence[Tried]) -> list[Tried]:
     found = []
     for name, parts in trials.seen.items():
         waves = min(len(parts), trials.done)
-        own, other = (joined(Seen, trials.seen[one][:waves]) for one in (name, best))
+        own, other = trials.said(name, waves), trials.said(best, waves)
         found.append(_tried(name, own, other, trials.known(waves), trials.seconds[name]))
     return found
-
-
-def _simplest(tried: Sequence[Tried], best: str) -> Tried:
-    """The first rung that is as good as the best: in log density up to its standard error, and in squared error."""
-    most = SIMPLER * next(one.mse for one in tried if one.name == best)
-    near = [one for one in tried if one.behind.mean <= min(one.behind.stderr or 0.0, NEAR)]
-    return next(one for one in near if one.name == best or one.mse <= most)
 
 
 def _described(seen: Seen, values: Values) -> dict[str, Any]:
@@ -302,10 +278,11 @@ def _inside(cdf: Float[Tensor, " N"], level: int) -> Float[Tensor, " N"]:
     return (2 * (cdf - 0.5).abs() <= level / 100).double()
 
 
-def _because(name: str, best: str, one: Tried) -> str:
-    if name == best:
-        return f"{name} has the highest log density on held-out tasks, and nothing simpler comes near."
+def _because(chosen: Mapping[str, float], best: str, gain: Summary) -> str:
+    if len(chosen) == 1:
+        name = next(iter(chosen))
+        return f"{name} alone: on held-out tasks, and on draws of them, no other adds to it."
     return (
-        f"{name} is the simplest within one standard error of the best, {best}, on held-out tasks (behind by "
-        f"{one.behind.mean:.3f} ± {one.behind.stderr or math.nan:.3f} of log density per value)."
+        f"a combination: each has the weight that draws of the held-out tasks speak for. Its log density per value is "
+        f"{gain.mean:+.3f} ± {gain.stderr or math.nan:.3f} from that of the best alone, {best}."
     )

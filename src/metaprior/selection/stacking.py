@@ -9,12 +9,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.arrays import product
 from metaprior.scoring import summarise
-from metaprior.seeds import generator_of
 from metaprior.selection.trying import Seen, Values
 
 STEPS = tuple(k / 20 for k in range(21))
 """From the weights of the highest density to those of the least error."""
+
+DRAWS = 100
+"""Draws of the tasks that weights are averaged over."""
+
+MOST_STEPS, CLOSE = 300, 1e-4
+"""Steps of EM at most, and what weights may still move by at its end."""
 
 LEAST_WEIGHT = 0.03
 """A method of less weight in a combination is left out of it."""
@@ -23,16 +29,31 @@ TOLERATED = 0.02
 """Of the least squared error: how much more a combination may have in any case."""
 
 
-def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, " N"]) -> Float[Tensor, " k"]:
-    """The weights of a mixture of fixed densities under which held-out values are most probable, by EM."""
+def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, "*b N"]) -> Float[Tensor, "*b k"]:
+    """The weights of a mixture of fixed densities under which held-out values are most probable, by EM.
+
+    Where the values have been weighed in several ways, for each of these.
+    """
     likely = (log_density - log_density.amax(1, keepdim=True)).exp().numpy()
-    share, weights = np.full(likely.shape[1], 1 / likely.shape[1]), (weight / weight.sum()).numpy()
-    for _ in range(1000):
-        new = share * (likely.T @ (weights / (likely @ share)))
-        if np.abs(new - share).max() < 1e-6:
+    counts = (weight / weight.sum(-1, keepdim=True)).numpy()
+    share = np.full((*counts.shape[:-1], likely.shape[1]), 1 / likely.shape[1])
+    for _ in range(MOST_STEPS):
+        new = share * product(counts / product(share, likely.T), likely)
+        if np.abs(new - share).max() < CLOSE:
             break
         share = new
     return torch.from_numpy(new)
+
+
+def drawn_weights(log_density: Float[Tensor, "N k"], values: Values) -> Float[Tensor, " k"]:
+    """The mean of such weights over draws of the tasks (Rubin's Bayesian bootstrap, 1981).
+
+    The weights of one set of tasks are those of a few methods that happened to do well on them. A method that other
+    tasks of the same kind would have spoken for gets its share here; the fewer the tasks, the more of them do.
+    """
+    tasks, place = values.task.unique(return_inverse=True)
+    shares = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(len(tasks)), DRAWS))
+    return stacking_weights(log_density, values.weight * shares[:, place]).mean(0)
 
 
 def least_squares_weights(
@@ -72,20 +93,19 @@ def _without_negatives(A: Float[Tensor, "k k"], b: Float[Tensor, " k"]) -> Float
 
 
 def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
-    """Weights under which held-out values are most probable, moved towards those of the least squared error.
+    """Weights under which held-out values are probable, moved towards those of the least squared error.
 
-    A combination is asked for its mean too. So they move until its error is within two standard errors of the least,
+    A combination is asked for its mean too. So they move until its error is within a standard error of the least,
     or so little above it that nobody would mind; where a few tasks decide the error, it says little, and they stay.
     A method of little weight has none in the end: what is judged is what would be kept.
     """
-    by_density = stacking_weights(_matrix(seen, values), values.weight)
-    means = torch.stack([found.mean for found in seen.values()], 1)
-    by_error = least_squares_weights(means, values.y, values.weight)
+    by_density = drawn_weights(densities(seen, values), values)
+    means, by_error = _means(seen), error_weights(seen, values)
     least = values.per_task((means @ by_error - values.y).square())
     for step in STEPS:
         weights = (1 - step) * by_density + step * by_error
         more = summarise(values.per_task((means @ weights - values.y).square()) - least)
-        if more.mean <= max(2 * (more.stderr or 0.0), TOLERATED * float(least.mean())):
+        if more.mean <= max(more.stderr or 0.0, TOLERATED * float(least.mean())):
             return _pruned(weights)
     return _pruned(by_error)
 
@@ -95,19 +115,15 @@ def _pruned(weights: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
     return kept / kept.sum()
 
 
-def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> Float[Tensor, " m"] | None:
-    """What a combination would have scored on tasks that its weights were not learned from; None with one method."""
-    tasks = values.task.unique()
-    if len(seen) < 2 or len(tasks) < 2:
-        return None
-    first = tasks[torch.randperm(len(tasks), generator=generator_of(seed + 1))[: len(tasks) // 2]]
-    in_first, found = torch.isin(values.task, first), torch.empty_like(values.y)
-    for learn in (in_first, ~in_first):
-        some = {name: one.some(learn) for name, one in seen.items()}
-        shares = combined_weights(some, values.some(learn))
-        found[~learn] = torch.logsumexp(_matrix(seen, values)[~learn] + shares.log(), 1)
-    return values.per_task(found)
+def error_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
+    """The weights of the least squared error of held-out values."""
+    return least_squares_weights(_means(seen), values.y, values.weight)
 
 
-def _matrix(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, "N k"]:
+def _means(seen: Mapping[str, Seen]) -> Float[Tensor, "N k"]:
+    return torch.stack([found.mean for found in seen.values()], 1)
+
+
+def densities(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, "N k"]:
+    """The log density of each value under each method."""
     return torch.stack([values.density(found) for found in seen.values()], 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -16,12 +17,17 @@ from metaprior.learning import Checkpoint, threads_for
 from metaprior.methods import METHODS, Warped, learned_warps, make_method
 from metaprior.priors import Warp
 from metaprior.scoring import Summary, summarise
+from metaprior.seeds import generator_of
+from metaprior.selection.stacking import densities, drawn_weights, error_weights
 from metaprior.selection.trying import Question, Seen, Values, as_dict, joined
-from metaprior.splits import Contexts, Fold, k_folds, some_of
+from metaprior.splits import Contexts, Fold, k_folds, one_fold
 from metaprior.tasks import Tasks, resolution
 
 RANKED = 600
-"""Tasks that rungs are ranked on, where there are more: what is chosen learns from all of them."""
+"""Tasks that rungs are ranked on, where there are more: those that may have a share learn from the others as well."""
+
+WEIGHED = 400
+"""Tasks that are set aside there, a fifth of them at most, to tell the shares."""
 
 FOLDS, FEWER, MANY = 5, 4, 100
 """Parts that tasks are held out in, one after the other, and from how many tasks on there are fewer parts."""
@@ -42,6 +48,10 @@ LEAST = 10
 HOPELESS = 0.1
 """Log density per value that a rung is surely behind when it is given up, unless its error is the least."""
 
+CANDIDATE, OF_ERROR = 0.01, 0.1
+"""Shares in the combinations of the highest density and of the least error from which a rung goes on from some tasks to
+all of them. Small ones count: what hardly ever matters in a combination may be all that it has in the tails."""
+
 MATTERS = 0.02
 """Log density per value below which it does not matter which of two rungs is better."""
 
@@ -56,19 +66,27 @@ class Plan(NamedTuple):
     waves: tuple[tuple[Fold, ...], ...]
     whole: bool  # whether all tasks are learned from on the way
     racing: bool  # whether rungs are given up, and waves left out
+    growing: bool = False  # whether the second wave goes on where the first has ended, with all the other tasks
 
     @staticmethod
     def of(tasks: Tasks, seed: int, thorough: bool) -> Plan:
         """For these tasks. thorough: every rung on every fold of all tasks, however long that takes."""
-        some = tasks if thorough else some_of(tasks, RANKED, seed)
-        folds = tuple(k_folds(len(some), FEWER if len(some) >= MANY else FOLDS, seed))
-        small = len(some.x) <= SMALL and len(some) < MANY
+        if len(tasks) > RANKED and not thorough:
+            last = one_fold(len(tasks), min(0.2, WEIGHED / len(tasks)), seed)
+            first = one_fold(min(len(last.train), RANKED), 1 / FEWER, seed)
+            some = last.train[torch.randperm(len(last.train), generator=generator_of(seed))[:RANKED]]
+            ranked = Fold(some[first.train].sort().values, some[first.judge].sort().values)
+            return Plan(tasks, ((ranked,), (last,)), whole=False, racing=True, growing=True)
+        folds = tuple(k_folds(len(tasks), FEWER if len(tasks) >= MANY else FOLDS, seed))
+        small = len(tasks.x) <= SMALL and len(tasks) < MANY
         waves = (folds,) if small else tuple((fold,) for fold in folds)
-        return Plan(some, waves, small and len(some) == len(tasks), not thorough)
+        return Plan(tasks, waves, small, not thorough)
 
     @property
     def rounds(self) -> int:
         """How many times all rungs are gone through at most, learning the choice from all tasks included."""
+        if self.growing:
+            return 2
         judged, needed = 0, 0
         for wave in self.waves:
             if judged < ENOUGH or not self.racing:
@@ -100,6 +118,7 @@ class Trials:
         self.began, self.resumed = time.perf_counter(), False
         self._warps: dict[tuple[str, int], list[Warp]] = {}  # what rungs have in common: their warps, by wave …
         self._asked: dict[int, list[Question | None]] = {}  # … and what they are asked
+        self._going: dict[tuple[str, ...], list[str]] = {}  # of so many, those that may have a share
 
     def run(self, file: Checkpoint | None, advance: Callable[[str, int], None]) -> None:
         """Try the rungs, wave by wave, as long as it can matter; what is known already is not tried again."""
@@ -127,6 +146,8 @@ class Trials:
         left = [name for name in self.names if name not in self.left_out]
         if not self.plan.racing:
             return left
+        if self.plan.growing and wave:
+            return self._candidates(left)
         for before in range(1, wave + 1):
             left = self._worth_it(left, before)
         return left
@@ -135,22 +156,31 @@ class Trials:
         """What the rungs that are left said of all held-out tasks of the waves that are done."""
         done = self.done
         left = [name for name in self.running(done) if len(self.seen.get(name, ())) >= done > 0]
-        return {name: joined(Seen, self.seen[name][:done]) for name in left}
+        return {name: self.said(name, done) for name in left}
 
     def known(self, waves: int) -> Values:
-        """The held-out values of the first so many waves."""
-        found: Values = joined(Values, self.values[:waves])
+        """The held-out values of the first so many waves; of growing ones, of the last of these."""
+        found: Values = joined(Values, self.values[waves - 1 : waves] if self.plan.growing else self.values[:waves])
+        return found
+
+    def said(self, name: str, waves: int) -> Seen:
+        """What a rung said of these."""
+        parts = self.seen[name]
+        found: Seen = joined(Seen, parts[waves - 1 : waves] if self.plan.growing else parts[:waves])
         return found
 
     def fitted(self, name: str, tasks: Tasks) -> KeptMethod:
         """A rung that has learned from all tasks."""
         if name not in self.learned and name in self.started:
-            given = tasks.without_task_x() if name.endswith(ALONE) else tasks
-            method = make_method(name.removesuffix(ALONE), given, self.seed)
-            self.learned[name] = method.fit_from(self.started[name], given)
+            self.learned[name] = self._went_on(name, tasks)
         elif name not in self.learned:
             (self.learned[name],) = self._fit(name, [tasks], wave=-1)
         return self.learned[name]
+
+    def _went_on(self, name: str, tasks: Tasks) -> KeptMethod:
+        """A rung that has learned from some of these tasks, with all of them."""
+        given = tasks.without_task_x() if name.endswith(ALONE) else tasks
+        return make_method(name.removesuffix(ALONE), given, self.seed).fit_from(self.started[name], given)
 
     def _in_time(self, name: str, wave: int) -> bool:
         """Whether there is time to try a rung: for the first wave of the quick ones always, if nothing is known yet."""
@@ -163,7 +193,10 @@ class Trials:
         began, tasks, folds = time.perf_counter(), self.plan.tasks, self.plan.waves[wave]
         try:
             given = [tasks.select(fold.train) for fold in folds]
-            methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
+            if self.plan.growing and name in self.started:
+                methods = [self._went_on(name, *given)]
+            else:
+                methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
             asked = zip(self._questions(wave), methods, strict=False)  # the last one may have learned from all tasks
             parts = [question.answer(method) for question, method in asked if question is not None]
             if not parts:
@@ -174,7 +207,7 @@ class Trials:
         self.seen.setdefault(name, []).append(joined(Seen, parts))
         if len(self.values) <= wave:
             self.values.append(joined(Values, [one.values for one in self._questions(wave) if one is not None]))
-        if self.plan.whole:
+        if self.plan.whole or (self.plan.growing and wave):
             self.learned[name] = methods[-1]
         else:
             self.started.setdefault(name, methods[0])
@@ -203,6 +236,18 @@ class Trials:
             type(first).fit_many(methods, given)
         return methods
 
+    def _candidates(self, names: Sequence[str]) -> list[str]:
+        """Of these rungs, those that the first wave gives a share in a combination, of density or of error."""
+        tried = [name for name in names if self.seen.get(name)]
+        if len(tried) < 2:
+            return list(names)
+        if tuple(tried) not in self._going:
+            values, said = self.known(1), {name: self.said(name, 1) for name in tried}
+            by_density, by_error = drawn_weights(densities(said, values), values), error_weights(said, values)
+            going = (by_density >= CANDIDATE) | (by_error >= OF_ERROR)
+            self._going[tuple(tried)] = [name for name, goes in zip(tried, going.tolist(), strict=True) if goes]
+        return self._going[tuple(tried)]
+
     def _worth_it(self, names: Sequence[str], waves: int) -> list[str]:
         """Of these rungs, those that the first waves leave a chance."""
         tried = [name for name in names if len(self.seen.get(name, ())) >= waves]
@@ -226,6 +271,8 @@ class Trials:
 
     def _decided(self, wave: int) -> bool:
         """Whether more held-out tasks would hardly change the choice."""
+        if self.plan.growing:
+            return False
         names = [name for name in self.running(wave + 1) if len(self.seen.get(name, ())) > wave]
         if not names:
             return True
@@ -240,7 +287,7 @@ class Trials:
 
     def _scores(self, name: str, waves: int, values: Values) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Log density and squared error of each task."""
-        seen: Seen = joined(Seen, self.seen[name][:waves])
+        seen = self.said(name, waves)
         return values.per_task(values.density(seen)), values.per_task((seen.mean - values.y).square())
 
     def _kept(self) -> dict[str, Any]:
