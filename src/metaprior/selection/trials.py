@@ -26,7 +26,7 @@ from metaprior.tasks import Tasks, resolution
 RANKED = 600
 """Tasks that rungs are ranked on, where there are more: those that may have a share learn from the others as well."""
 
-WEIGHED = 400
+WEIGHED = 800
 """Tasks that are set aside there, a fifth of them at most, to tell the shares."""
 
 FOLDS, FEWER, MANY = 5, 4, 100
