@@ -54,8 +54,13 @@ def test_few_tasks_are_one_wave_and_many_are_ranked_on_some():
     few, some, many = (Plan.of(curves(count, 3), 0, thorough=False) for count in (12, 150, 1_500))
     assert (len(few.waves), len(few.waves[0]), few.whole) == (1, 5, True)
     assert (len(some.waves), len(some.waves[0]), some.whole) == (4, 1, False)
-    assert (len(many.tasks), many.whole) == (RANKED, False)
-    for plan in (few, some, many):
+    assert (len(many.waves), many.whole, many.growing) == (2, False, True)
+    (ranked,), (last,) = many.waves
+    assert len(ranked.train) + len(ranked.judge) == RANKED
+    learned = set(last.train.tolist())
+    assert {*ranked.train.tolist(), *ranked.judge.tolist()} <= learned
+    assert sorted([*learned, *last.judge.tolist()]) == list(range(1_500))
+    for plan in (few, some):
         judged = torch.cat([fold.judge for wave in plan.waves for fold in wave])
         assert sorted(judged.tolist()) == list(range(len(plan.tasks)))
     thorough = Plan.of(curves(1_500, 3), 0, thorough=True)
@@ -83,12 +88,19 @@ def test_no_rung_is_given_up_on_the_word_of_a_few_tasks(wide, monkeypatch):
     assert LEAST <= found["wide"] < 4 * LEAST
 
 
-def test_no_rung_learns_from_more_tasks_than_it_is_ranked_on(wide):
-    """How long choosing takes does not depend on how many tasks there are."""
+def test_what_may_have_a_share_goes_on_with_all_other_tasks_and_is_used_as_it_was_judged(wide):
     tasks = curves(RANKED + 200, 3)
-    auto = Auto(rungs=("gp per task", "wide"), progress=False).fit(tasks)
-    assert max(wide.learned_from) < RANKED
-    assert len(auto.trained_on_.seen(tasks.ids)) == len(tasks)  # what is chosen learns from all
+    auto = Auto(rungs=("gp per task", "shared gp", "wide"), progress=False).fit(tasks)
+    found = {one.name: one.density.tasks for one in auto.tried_}
+    ranked, weighed = (fold.judge for (fold,) in Plan.of(tasks, 0, thorough=False).waves)
+    assert found["wide"] == len(ranked)
+    assert max(wide.learned_from) < RANKED  # how long ranking takes does not depend on how many tasks there are
+    assert len(auto.trained_on_.seen(tasks.ids)) == len(tasks)
+    assert found["shared gp"] == len(weighed) == len(tasks) // 5
+    learned = auto.method_.methods[-1] if len(auto.chosen_) > 1 else auto.method_
+    names = [tasks.ids[k] for k in weighed.tolist()]
+    assert not learned.trained_on_.seen(names)
+    assert learned.trained_on_.tasks == len(tasks) - len(weighed)
 
 
 def test_a_budget_of_nothing_leaves_the_quick_rungs():

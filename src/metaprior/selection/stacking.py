@@ -16,11 +16,11 @@ from metaprior.selection.trying import Seen, Values
 STEPS = tuple(k / 20 for k in range(21))
 """From the weights of the highest density to those of the least error."""
 
-DRAWS = 100
-"""Draws of the tasks that weights are averaged over."""
+DRAWS, ROUGHLY = 25, 100
+"""Draws of the tasks that weights are averaged over, and steps of EM that are enough for each."""
 
-MOST_STEPS, CLOSE = 300, 1e-4
-"""Steps of EM at most, and what weights may still move by at its end."""
+CLOSE = 1e-6
+"""What weights may still move by at the end of EM."""
 
 LEAST_WEIGHT = 0.03
 """A method of less weight in a combination is left out of it."""
@@ -29,20 +29,22 @@ TOLERATED = 0.02
 """Of the least squared error: how much more a combination may have in any case."""
 
 
-def stacking_weights(log_density: Float[Tensor, "N k"], weight: Float[Tensor, "*b N"]) -> Float[Tensor, "*b k"]:
+def stacking_weights(
+    log_density: Float[Tensor, "N k"], weight: Float[Tensor, "*b N"], steps: int = 1000
+) -> Float[Tensor, "*b k"]:
     """The weights of a mixture of fixed densities under which held-out values are most probable, by EM.
 
     Where the values have been weighed in several ways, for each of these.
     """
     likely = (log_density - log_density.amax(1, keepdim=True)).exp().numpy()
-    counts = (weight / weight.sum(-1, keepdim=True)).numpy()
-    share = np.full((*counts.shape[:-1], likely.shape[1]), 1 / likely.shape[1])
-    for _ in range(MOST_STEPS):
+    counts = (weight / weight.sum(-1, keepdim=True)).reshape(-1, len(likely)).numpy()
+    share = np.full((len(counts), likely.shape[1]), 1 / likely.shape[1])
+    for _ in range(steps):
         new = share * product(counts / product(share, likely.T), likely)
         if np.abs(new - share).max() < CLOSE:
             break
         share = new
-    return torch.from_numpy(new)
+    return torch.from_numpy(new).reshape(*weight.shape[:-1], -1)
 
 
 def drawn_weights(log_density: Float[Tensor, "N k"], values: Values) -> Float[Tensor, " k"]:
@@ -53,7 +55,7 @@ def drawn_weights(log_density: Float[Tensor, "N k"], values: Values) -> Float[Te
     """
     tasks, place = values.task.unique(return_inverse=True)
     shares = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(len(tasks)), DRAWS))
-    return stacking_weights(log_density, values.weight * shares[:, place]).mean(0)
+    return stacking_weights(log_density, values.weight * shares[:, place], ROUGHLY).mean(0)
 
 
 def least_squares_weights(

@@ -244,7 +244,8 @@ class Trials:
         if tuple(tried) not in self._going:
             values, said = self.known(1), {name: self.said(name, 1) for name in tried}
             by_density, by_error = drawn_weights(densities(said, values), values), error_weights(said, values)
-            going = (by_density >= CANDIDATE) | (by_error >= OF_ERROR)
+            hopeful = torch.tensor([name in self._worth_it(tried, 1) for name in tried])
+            going = (by_density >= CANDIDATE) | (by_error >= OF_ERROR) & hopeful
             self._going[tuple(tried)] = [name for name, goes in zip(tried, going.tolist(), strict=True) if goes]
         return self._going[tuple(tried)]
 
