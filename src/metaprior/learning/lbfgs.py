@@ -65,6 +65,7 @@ class Ended(NamedTuple):
     skipped: int
 
 
+@np.errstate(all="ignore")  # a step that goes too far is taken back
 def learn_together(
     problems: Problems,
     start: Float[Array, "B P"],
