@@ -145,13 +145,13 @@ METHODS: dict[str, Entry] = {
     ),
     "learned kernel": Entry(_plain("learned kernel"), "#009e73", compared=True, takes_task_x=True),
     "learned mean": Entry(_plain("learned mean"), "#e69f00", compared=True, takes_task_x=True),
-    # from here on as `auto` learns them, smoother than the paper's; of fewer than 100 tasks, in general forms only
+    # from here on as `auto` learns them, smoother than the paper's; of fewer than 100 tasks, in one form only
     "learned both": Entry(_deep(), "#0072b2", rung=True, cost=8, least=100, compared=True, takes_task_x=True),
     "student": Entry(_STUDENT, "#ddcc77", rung=True, cost=8, least=100, takes_task_x=True),
     "warped": Entry(_warped(_deep()), "#cc6677", rung=True, cost=8, least=100, takes_task_x=True),
     "warped student": Entry(_warped(_STUDENT), "#ee8866", rung=True, cost=8, takes_task_x=True),
     "eigenfunctions": Entry(
-        _prior("deep", "eigenfunctions + deep", gain=None), "#117733", rung=True, cost=8, takes_task_x=True
+        _prior("deep", "eigenfunctions + deep", gain=None), "#117733", rung=True, cost=8, least=100, takes_task_x=True
     ),
 }
 """By name, the simplest first."""
