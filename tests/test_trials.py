@@ -217,7 +217,7 @@ def test_the_command_line_takes_a_budget_and_refuses_one_below_nothing(tmp_path)
     found = CliRunner().invoke(app, [*fit, "--budget", "0"])
     assert found.exit_code == 0
     assert "seconds" in found.stdout  # of each prior, in the table
-    assert "eigenfunctions (not tried" in found.stderr
+    assert "warped student (not tried" in found.stderr
     assert set(MetaGP.load(tmp_path / "m").method_.chosen_) <= {name for name, one in METHODS.items() if one.quick}
     for wrong in ("-1", "nan"):
         found = CliRunner().invoke(app, [*fit[:-1], str(tmp_path / "other"), "--budget", wrong])

@@ -68,7 +68,8 @@ class Entry:
 def _prior(mean: str, kernel: str, **options: Any) -> Maker:
     def make(tasks: Tasks, seed: int, contexts: Contexts | None) -> LearnedPrior:
         many = len(tasks) >= MANY
-        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 4, "tolerance": 1e-3}
+        chosen: dict[str, Any] = {"max_epochs": 200, "check_every": 5, "patience": 4 if many else 3}
+        chosen |= {"tolerance": 1e-3}  # what rises by less per value is as good
         chosen |= MANY_TASKS if many else {"hidden": FEW_UNITS}
         chosen |= {"gain": 1.0}
         chosen |= options

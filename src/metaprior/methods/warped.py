@@ -132,7 +132,7 @@ def learned_warps(name: str, tasks: Sequence[Tasks], seeds: Sequence[int]) -> li
         np.ones(start.shape[1], bool),
         max_epochs=STEPS,
         check_every=CHECK,
-        patience=2,
+        patience=1,
         tolerance=TOLERANCE,
     )
     for warp, end in zip(warps, ends, strict=True):
