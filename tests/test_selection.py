@@ -294,5 +294,12 @@ def test_the_ladder_by_the_number_of_tasks():
     rungs = {m: named_methods(lambda one, m=m: one.suits(m)) for m in (5, 49, 50, 99, 100)}
     assert "hyper-posterior" in rungs[49]
     assert "hyper-posterior" not in rungs[50]
-    assert {*rungs[100]} - {*rungs[99]} == {"mixture", "warped mixture", "learned both", "student", "warped"}
+    assert {*rungs[100]} - {*rungs[99]} == {
+        "mixture",
+        "warped mixture",
+        "learned both",
+        "student",
+        "warped",
+        "eigenfunctions",
+    }
     assert rungs[5][:3] == ("gp per task", "shared gp", "mean and last value")
