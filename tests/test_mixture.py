@@ -63,6 +63,16 @@ def test_a_mixture_of_one_kind_is_the_single_prior(grid):
     assert torch.allclose(posterior.joint_log_density(target.y), joint, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("waves", "n", "sizes"), [(1.0, 4, (3, 5)), (25.0, 30, (10, 20))])
+def test_the_basis_is_as_large_as_tasks_that_were_not_learned_from_call_for(waves, n, sizes):
+    """Also where kinds and rank are given: tasks of one kind, with noise that a large basis would follow."""
+    rng = np.random.default_rng(0)
+    xs = [np.sort(rng.uniform(0, 1, n)) for _ in range(80)]
+    tasks = Tasks.from_pairs([(x, rng.normal() + np.sin(waves * x) + 0.3 * rng.normal(size=n)) for x in xs])
+    for given in ({}, {"kinds": 1, "rank": 1}):
+        assert Mixture(**given, held_out=0.5).fit(tasks).size_ in sizes
+
+
 def test_evidence_of_the_kinds_against_the_slow_one(kinds):
     tasks = two_kinds(12, 4)
     expected = torch.stack(

@@ -248,12 +248,7 @@ class _Terms(NamedTuple):
     """The evidence of each set of inputs, and its slopes."""
 
     evidence: Float[Array, " J"]
-    of_quadratic: Float[
-        Array,
-        (
-            J  # k
-        ),
-    ]
+    of_quadratic: Float[Array, "J c"]  # c: the columns, or 1 where they are alike
     of_logdet: Float[Array, " J"]
     of_degrees: Float[Array, " J"] | float
 

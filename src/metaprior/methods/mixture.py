@@ -53,7 +53,8 @@ class Mixture(KeptMethod):
 
     Which kind a new task is of, its context says: prediction is the full mixture, by responsibilities. kinds: how many,
     or some numbers; where several are possible, the evidence of held-out tasks chooses. rank: components of each kind.
-    size: functions of the basis per input. held_out: a share of the tasks, or other tasks.
+    size: functions of the basis per input; by default chosen too, unless tasks share a grid. held_out: a share of the
+    tasks, or other tasks.
     """
 
     saved_as = "mixture"
@@ -78,14 +79,15 @@ class Mixture(KeptMethod):
 
     @torch.no_grad()
     def fit(self, tasks: Tasks) -> Self:
-        """Choose the number of kinds and the rank, then learn the kinds from all tasks."""
+        """Choose the basis, the number of kinds and the rank, then learn the kinds from all tasks."""
         self._check(tasks)
         self.scaler_ = Scaler.of_targets(tasks)
         scaled = self.scaler_.scale(tasks)
         others = self.scaler_.scale(self.held_out) if isinstance(self.held_out, Tasks) else self.held_out
         training, judge = to_stop_by(scaled, others, self.seed)
         self._floor = max(self.noise_floor, rounding_variance(scaled))
-        if isinstance(self.kinds, int) and isinstance(self.rank, int):  # nothing is left to choose
+        sized = self.size is not None or on_one_grid(scaled)
+        if sized and isinstance(self.kinds, int) and isinstance(self.rank, int):  # nothing is left to choose
             training = scaled
         elif not on_one_grid(training):
             training = some_of(training, SOME, self.seed)
@@ -120,7 +122,7 @@ class Mixture(KeptMethod):
         sizes, best = self._sizes(scaled, x), None
         for size in sizes:
             try:
-                here = _Bases(size, make_basis("spline", x, size), training, judge, self._floor)
+                here = _InBasis(size, make_basis("spline", x, size), training, judge, self._floor)
                 if len(sizes) > 1:
                     here.tried = self._ranked(here, 1, torch.ones(len(training), 1, dtype=torch.float64))
             except (DataError, NumericalError):
@@ -135,7 +137,7 @@ class Mixture(KeptMethod):
         return self._choose(best)
 
     def _ranked(
-        self, here: _Bases, kinds: int, start: Float[Tensor, "m c"], most: int | None = None
+        self, here: _InBasis, kinds: int, start: Float[Tensor, "m c"], most: int | None = None
     ) -> list[_Candidate]:
         """So many kinds of rising rank, until held-out evidence falls; of the last two ranks up to a most, if given."""
         ranks = sorted({min(rank, here.basis.size) for rank in self._ranks})
@@ -147,7 +149,7 @@ class Mixture(KeptMethod):
                 break  # higher ranks would take the longest
         return found
 
-    def _choose(self, here: _Bases) -> tuple[TriedKinds, KindsFit]:
+    def _choose(self, here: _InBasis) -> tuple[TriedKinds, KindsFit]:
         """More and more kinds, as long as the evidence of held-out tasks rises.
 
         Where there are many tasks, a few rounds tell which candidates cannot win.
@@ -159,9 +161,11 @@ class Mixture(KeptMethod):
         with progress_bar(label, len(counts), show=bool(self.progress)) as advance:
             for count in counts:
                 try:
-                    found = here.tried if count == 1 else []
-                    start = k_means(places, count, self.seed)
-                    found = found or self._ranked(here, count, start, None if best is None else best.rank)
+                    if count == 1 and here.tried:
+                        found = here.tried
+                    else:
+                        start = k_means(places, count, self.seed)
+                        found = self._ranked(here, count, start, None if best is None else best.rank)
                 except (DataError, NumericalError):
                     if best is None:
                         raise
@@ -289,7 +293,7 @@ class Mixture(KeptMethod):
         return places
 
 
-class _Bases:
+class _InBasis:
     """What tasks say of models in a basis, those to learn from and those to judge by; and models of one kind there."""
 
     def __init__(self, size: int, basis: Basis, training: Tasks, judge: Tasks, floor: float) -> None:
