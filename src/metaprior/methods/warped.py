@@ -9,15 +9,13 @@ from typing import Self
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch import Tensor
 
 from metaprior.arrays import Array
 from metaprior.files import State
 from metaprior.inference import KeptMethod, Method, StackedTasks, WarpedConditional, stacked_evidence
 from metaprior.learning import learn_together
-from metaprior.priors import Warp, make_prior, make_warp, stacked
+from metaprior.priors import WARPS, Warp, make_prior, make_warp, stacked
 from metaprior.splits import some_of
 from metaprior.tasks import Scaler, Tasks, TrainedOn
 
@@ -65,11 +63,9 @@ class Warped(KeptMethod):
 
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
         """The warp as it was learned from some of the tasks, bent within the range of all."""
-        bounds = ("lower", "upper")
-        self.warp_ = make_warp(self.warp, tasks.y).requires_grad_(False)
+        known = {name: value for name, value in earlier.warp_.tensors.items() if name not in ("lower", "upper")}
+        self.warp_ = type(earlier.warp_)(lower=tasks.y.amin(0), upper=tasks.y.amax(0), **known)
         self.warp_.check(tasks)
-        known = {name: value for name, value in earlier.warp_.state_dict().items() if name not in bounds}
-        self.warp_.load_state_dict(self.warp_.state_dict() | known)
         self.method.fit_from(earlier.method, warped(tasks, self.warp_))
         self._learned_from(tasks)
         return self
@@ -87,7 +83,7 @@ class Warped(KeptMethod):
     def state(self) -> State:
         """The warp and the method, for a file."""
         self._check_fitted()
-        tensors = {f"warp.{name}": value for name, value in self.warp_.state_dict().items()}
+        tensors = {f"warp.{name}": value for name, value in self.warp_.tensors.items()}
         return State(self.saved_as, {"warp": self.warp_.name}, tensors).with_parts({"method": self.method.state()})  # type: ignore[attr-defined]
 
     @classmethod
@@ -95,8 +91,7 @@ class Warped(KeptMethod):
         """The same again."""
         warp = str(state.structure["warp"])
         found = cls(state.method("method"), warp)
-        found.warp_ = make_warp(warp, state.tensor("warp.unit")[None]).requires_grad_(False)
-        found.warp_.load_state_dict(state.part("warp."))
+        found.warp_ = WARPS[warp](**state.part("warp."))
         return found
 
 
@@ -122,7 +117,7 @@ def learned_warps(name: str, tasks: Sequence[Tasks], seeds: Sequence[int]) -> li
     warps = [make_warp(name, own.y) for own in tasks]
     for warp, own in zip(warps, tasks, strict=True):
         warp.check(own)
-    if not list(warps[0].parameters()):
+    if not warps[0].learns:
         return warps
     problems = _Warps(warps, [some_of(own, SOME, seed) for own, seed in zip(tasks, seeds, strict=True)])
     start = problems.start
@@ -135,9 +130,7 @@ def learned_warps(name: str, tasks: Sequence[Tasks], seeds: Sequence[int]) -> li
         patience=1,
         tolerance=TOLERANCE,
     )
-    for warp, end in zip(warps, ends, strict=True):
-        vector_to_parameters(torch.from_numpy(end.values[: problems.own]), warp.parameters())
-    return [warp.requires_grad_(False) for warp in warps]
+    return [warp.bent_by(*problems.learned(end.values[None])[:, 0]) for warp, end in zip(warps, ends, strict=True)]
 
 
 class _Warps:
@@ -157,18 +150,19 @@ class _Warps:
         self.y = torch.cat([own.y for own in tasks])
         self.owner = torch.arange(len(tasks)).repeat_interleave(torch.tensor([len(own.y) for own in tasks]))
         self.count = torch.tensor([[float(len(own.y))] for own in tasks], dtype=torch.float64)
-        self.known = {
-            name: torch.stack([dict(warp.named_buffers())[name] for warp in warps])[self.owner]
-            for name in dict(warps[0].named_buffers())
-        }
-        self.sizes = {name: value.numel() for name, value in warps[0].named_parameters()}
-        self.own = sum(self.sizes.values())
+        known = [torch.stack([warp.tensors[name] for warp in warps])[self.owner] for name in ("unit", "lower", "upper")]
+        self.warp = type(warps[0])(*known)  # of every value, the one of its tasks
+        self.own = len(warps[0].learns) * len(warps[0].unit)
 
     @property
     def start(self) -> Float[Array, "B P"]:
         """Warps that bend nothing, and the priors as they are made."""
-        own = torch.stack([parameters_to_vector(warp.parameters()) for warp in self.warps]).detach()
-        return np.concatenate([own.numpy(), self.stack.start], 1)
+        return np.concatenate([np.zeros((len(self.warps), self.own)), self.stack.start], 1)
+
+    def learned(self, values: Float[Array, "B P"]) -> Float[Tensor, "k B p"]:
+        """What bends the warps, in the order in which they learn it."""
+        own = torch.from_numpy(values[:, : self.own])
+        return own.reshape(len(own), len(self.warp.learns), -1).movedim(1, 0)
 
     @property
     def entries(self) -> int:
@@ -177,29 +171,28 @@ class _Warps:
 
     def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
         """The negative evidence of y per value, and its slopes."""
-        own = torch.from_numpy(values[:, : self.own]).requires_grad_()
+        own = self.learned(values).requires_grad_()
         with torch.enable_grad():
-            standard, jacobian = self._standard(own)
+            standard, jacobian = self._standard(self.warp.bent_by(*own[:, self.owner]))
         total, slopes, along = stacked_evidence(
             self.stack, values[:, self.own :], self.laid_out, standard.detach().numpy(), sloped=True
         )
         assert slopes is not None
         assert along is not None
-        (bent,) = torch.autograd.grad(
-            [standard, jacobian], own, [torch.from_numpy(along), torch.ones_like(jacobian)], materialize_grads=True
-        )
-        found = np.concatenate([bent.numpy(), slopes], 1)
+        with torch.enable_grad():  # a scalar: slopes that are given to autograd make torch import sympy, a second
+            whole = (standard * torch.from_numpy(along)).sum() + jacobian.sum()
+        (bent,) = torch.autograd.grad(whole, own)
+        found = np.concatenate([bent.movedim(0, 1).flatten(1).numpy(), slopes], 1)
         return -(total + jacobian.detach().numpy()) / self.laid_out.values, -found / self.laid_out.values[:, None]
 
-    def _standard(self, own: Float[Tensor, "B P"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, " B"]]:
+    def _standard(self, warp: Warp) -> tuple[Float[Tensor, "N p"], Float[Tensor, " B"]]:
         """The warped values as a plain prior sees them, and the log of what that does to densities."""
-        parts = zip(self.sizes, own.split(list(self.sizes.values()), 1), strict=True)
-        known = self.known | {name: part[self.owner] for name, part in parts}
-        t, slope = functional_call(_Both(self.warps[0]), {f"warp.{name}": part for name, part in known.items()}, self.y)
+        t, slope = warp.bent(self.y), warp.bent_log_slope(self.y)
         middle = self._sums(t) / self.count
-        spread = (self._sums((t - middle[self.owner]).square()) / (self.count - 1)).sqrt()
+        gap = t - middle[self.owner]
+        spread = (self._sums(gap.square()) / (self.count - 1)).sqrt()
         jacobian = (self._sums(slope) - self.count * spread.log()).sum(1)
-        return (t - middle[self.owner]) / spread[self.owner], jacobian
+        return gap / spread[self.owner], jacobian
 
     def _sums(self, values: Float[Tensor, "N p"]) -> Float[Tensor, "B p"]:
         return values.new_zeros(len(self.tasks), values.shape[1]).index_add(0, self.owner, values)
@@ -211,14 +204,3 @@ class _Warps:
     def select(self, which: Sequence[int]) -> _Warps:
         """Some of them."""
         return _Warps([self.warps[k] for k in which], [self.tasks[k] for k in which])
-
-
-class _Both(nn.Module):
-    """A warp and its slope, of values within its range."""
-
-    def __init__(self, warp: Warp) -> None:
-        super().__init__()
-        self.warp = warp
-
-    def forward(self, y: Float[Tensor, "N p"]) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        return self.warp.bent(y), self.warp.bent_log_slope(y)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
 from metaprior.tasks import Tasks
@@ -15,52 +17,69 @@ NOTHING = 1e-30
 """A power below this is the logarithm in every digit: where products with it could vanish, it is taken for 0."""
 
 
-class Warp(nn.Module, ABC):
+class Warp(ABC):
     """`t = g(y)`, rising, in each target column. unit: the magnitude of each column, so that parameters have none.
 
     lower and upper: the range of the past values. Beyond it a warp goes on straight, with the slope that it has there:
     a bent tail would reach to where nothing was ever seen, and take the mean with it. One of positive values keeps its
-    own shape down to 0.
+    own shape down to 0. learned: what bends it, zeros at the start.
     """
 
-    name: str
-    unit: Tensor
-    lower: Tensor
-    upper: Tensor
+    name: ClassVar[str]
+    learns: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
-        super().__init__()
-        self.register_buffer("unit", unit)
-        self.register_buffer("lower", lower)
-        self.register_buffer("upper", upper)
+    def __init__(
+        self,
+        unit: Float[Tensor, "#n p"],
+        lower: Float[Tensor, "#n p"],
+        upper: Float[Tensor, "#n p"],
+        **learned: Float[Tensor, "#n p"],
+    ) -> None:
+        self.unit, self.lower, self.upper = unit, lower, upper
+        self.learned = learned or {name: torch.zeros_like(unit) for name in self.learns}
 
-    def forward(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """What it is made of, by name: with them the same can be made again."""
+        return {"unit": self.unit, "lower": self.lower, "upper": self.upper} | self.learned
+
+    def bent_by(self, *learned: Float[Tensor, "#n p"]) -> Self:
+        """The same, bent in this way: what it learns, in order."""
+        return type(self)(self.unit, self.lower, self.upper, **dict(zip(self.learns, learned, strict=True)))
+
+    def __call__(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g(y)`."""
-        low, high = self._range()
-        t = self.bent(_between(y, low, high))
+        low, high = self._ends
+        t = self.bent(_between(y, low and low.y, high and high.y))
         if high is not None:
-            t = t + torch.relu(y - high) * self.bent_log_slope(high).exp()
+            t = t + torch.relu(y - high.y) * high.slope
         if low is not None:
-            t = t - torch.relu(low - y) * self.bent_log_slope(low).exp()
+            t = t - torch.relu(low.y - y) * low.slope
         return t
 
     def inverse(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g⁻¹(t)`."""
-        low, high = self._range()
-        y = self._unbent(_between(t, *(None if end is None else self.bent(end) for end in (low, high))))
+        low, high = self._ends
+        y = self._unbent(_between(t, low and low.t, high and high.t))
         if high is not None:
-            y = y + torch.relu(t - self.bent(high)) / self.bent_log_slope(high).exp()
+            y = y + torch.relu(t - high.t) / high.slope
         if low is not None:
-            y = y - torch.relu(self.bent(low) - t) / self.bent_log_slope(low).exp()
+            y = y - torch.relu(low.t - t) / low.slope
         return y
 
     def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`log g'(y)`: what a log density gains on the way back to y."""
         return self.bent_log_slope(_between(y, *self._range()))
 
-    def _range(self) -> tuple[Float[Tensor, " p"] | None, Float[Tensor, " p"] | None]:
+    def _range(self) -> tuple[Float[Tensor, "#n p"] | None, Float[Tensor, "#n p"] | None]:
         """Where it is bent; None: it has its own shape as far as y goes on that side."""
         return self.lower, self.upper
+
+    @cached_property
+    def _ends(self) -> tuple[_End | None, _End | None]:
+        """Where it begins to go on straight."""
+        low, high = (None if y is None else _End(y, self.bent(y), self.bent_log_slope(y).exp()) for y in self._range())
+        return low, high
 
     @abstractmethod
     def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
@@ -92,6 +111,14 @@ class Warp(nn.Module, ABC):
             )
 
 
+class _End(NamedTuple):
+    """An end of the range: y, `g(y)` and `g'(y)` there."""
+
+    y: Tensor
+    t: Tensor
+    slope: Tensor
+
+
 class IdentityWarp(Warp):
     """`g(y) = y`."""
 
@@ -113,7 +140,7 @@ class IdentityWarp(Warp):
 class _Positive(Warp, ABC):
     """For values above 0, towards which it keeps its own shape."""
 
-    def _range(self) -> tuple[None, Float[Tensor, " p"]]:
+    def _range(self) -> tuple[None, Float[Tensor, "#n p"]]:
         return None, self.upper
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
@@ -142,15 +169,12 @@ class BoxCox(_Positive):
     """
 
     name = "box-cox"
+    learns = ("raw",)
 
-    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
-        super().__init__(unit, lower, upper)
-        self.raw = nn.Parameter(torch.zeros_like(unit))
-
-    @property
-    def power(self) -> Float[Tensor, " p"]:
+    @cached_property
+    def power(self) -> Float[Tensor, "#n p"]:
         """λ: 1 at the start, which bends nothing."""
-        return 2 * torch.sigmoid(self.raw)
+        return 2 * torch.sigmoid(self.learned["raw"])
 
     def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return _power((y / self.unit).log(), self.power)
@@ -166,15 +190,12 @@ class YeoJohnson(Warp):
     """Box and Cox's of `1 + y / unit` above 0, mirrored below (Yeo and Johnson 2000); λ and the unit are learned."""
 
     name = "yeo-johnson"
+    learns = ("raw", "zoom")
 
-    def __init__(self, unit: Float[Tensor, " p"], lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> None:
-        super().__init__(unit, lower, upper)
-        self.raw, self.zoom = nn.Parameter(torch.zeros_like(unit)), nn.Parameter(torch.zeros_like(unit))
-
-    @property
-    def power(self) -> Float[Tensor, " p"]:
+    @cached_property
+    def power(self) -> Float[Tensor, "#n p"]:
         """λ: 1 at the start, which bends nothing."""
-        return 2 * torch.sigmoid(self.raw)
+        return 2 * torch.sigmoid(self.learned["raw"])
 
     def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         t = _power(self._log(y), self._powers(y))
@@ -186,9 +207,9 @@ class YeoJohnson(Warp):
     def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return (self._powers(y) - 1) * self._log(y) - self._unit.log()
 
-    @property
-    def _unit(self) -> Float[Tensor, " p"]:
-        return self.unit * (4 * torch.tanh(self.zoom)).exp()
+    @cached_property
+    def _unit(self) -> Float[Tensor, "#n p"]:
+        return self.unit * (4 * torch.tanh(self.learned["zoom"])).exp()
 
     def _powers(self, sign: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return torch.where(sign >= 0, self.power, 2 - self.power)
