@@ -2,7 +2,7 @@
 
 from metaprior.inference.calibrated import CalibratedConditional, CalibratedPosterior, Calibration, normal_scores
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.conditioning import condition, conditioned
+from metaprior.inference.conditioning import condition, condition_many, conditioned
 from metaprior.inference.evidence import (
     LOG_2PI,
     Evidence,
@@ -31,7 +31,8 @@ __all__ = [
     "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior",
     "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior",
     "Posterior", "StackedTasks", "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior",
-    "WarpedConditional", "WarpedPosterior", "at_inputs", "check_fits", "condition", "conditioned", "covariance_matrix",
+    "WarpedConditional", "WarpedPosterior", "at_inputs", "check_fits", "condition", "condition_many", "conditioned",
+    "covariance_matrix",
     "evidence", "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence",
     "summed_evidence", "task_evidence",
 ]  # fmt: skip

@@ -31,7 +31,8 @@ TOLD = 3.0
 """Standard deviations as far as what held-out tasks show goes on."""
 
 
-EDGES = tuple(sign * score for sign in (-1.0, 1.0) for score in (0.0, 0.6, 1.2, 1.8, 2.4, 3.0, 3.7, 4.5, 5.5, 7.5))
+BEYOND = (0.6, 1.2, 1.8, 2.4, 3.0, 3.7, 4.5, 5.5, 7.5)
+EDGES = (*(-score for score in BEYOND), 0.0, *BEYOND)
 """Normal scores of a mixture's parts between which what recalibration changes is taken for straight."""
 
 LEAST = 2**-50

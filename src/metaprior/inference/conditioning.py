@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
-from metaprior.inference.evidence import check_fits
+from metaprior.inference.evidence import at_inputs, check_fits, in_features
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional
-from metaprior.inference.low_rank import LowRankBatch, suits
+from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.student import StudentConditional
 from metaprior.priors import AtPoints, Prior
 from metaprior.tasks import Inputs, Padded, Tasks, padded
@@ -19,8 +20,14 @@ AtEach = Callable[[Tensor], Sequence[AtPoints]]
 
 def condition(prior: Prior, context: Tasks) -> GaussianConditional | StudentConditional:
     """Condition a prior on each task's context; a task without points keeps the prior."""
-    (gaussian,) = conditioned([prior], context)
-    return gaussian if prior.degrees is None else StudentConditional(gaussian, float(prior.degrees().detach()))
+    return condition_many([prior], context)[0]
+
+
+def condition_many(priors: Sequence[Prior], context: Tasks) -> list[GaussianConditional | StudentConditional]:
+    """Each of some priors on the same contexts."""
+    tails = [None if prior.degrees is None else float(prior.degrees().detach()) for prior in priors]
+    found = zip(conditioned(priors, context), tails, strict=True)
+    return [gaussian if degrees is None else StudentConditional(gaussian, degrees) for gaussian, degrees in found]
 
 
 def conditioned(priors: Sequence[Prior], context: Tasks, at: AtEach | None = None) -> list[GaussianConditional]:
@@ -44,5 +51,8 @@ def conditioned(priors: Sequence[Prior], context: Tasks, at: AtEach | None = Non
 
 def _batch(prior: Prior, batch: Padded, context: Tasks, said: AtPoints | None) -> ContextBatch:
     """said: of the batch's distinct points, which all batches have in common."""
-    kind = LowRankBatch if suits(prior, batch, said) else ContextBatch
-    return kind(prior, batch, context, at_distinct=said)
+    own = batch.to(prior.like)
+    with torch.no_grad():
+        z = at_inputs(prior, own, said)
+        few = own.mask.shape[1] > 0 and in_features(prior, z)
+    return (LowRankBatch if few else ContextBatch)(prior, own, context, z=z)

@@ -219,6 +219,8 @@ def check_fits(prior: Prior, tasks: Tasks) -> None:
     """The prior must answer at the tasks' inputs, with as many outputs as the tasks have target columns."""
     if len(tasks) == 0:
         raise DataError("no tasks.")
+    if (tasks.d, tasks.p) in prior.fits:
+        return
     probe = torch.zeros(1, tasks.d).to(prior.like)
     try:
         with torch.no_grad():
@@ -235,6 +237,7 @@ def check_fits(prior: Prior, tasks: Tasks) -> None:
         )
     if K.ndim != 2:
         raise DataError(f"the kernel has batch shape {tuple(K.shape[:-2])}; all tasks share one kernel.")
+    prior.fits.add((tasks.d, tasks.p))
 
 
 def gaussian_terms(

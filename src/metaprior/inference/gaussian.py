@@ -27,12 +27,7 @@ class GaussianMarginals(Posterior):
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
-        residual, sd = y - self.mean, self.sd
-        if bool((sd > 0).all()):
-            found: Tensor = torch.special.ndtr(residual / sd)
-            return found
-        step = (residual.sign() + 1) / 2
-        return torch.where(sd > 0, torch.special.ndtr(residual / torch.where(sd > 0, sd, 1.0)), step)
+        return gaussian_cdf(y, self.mean, self.sd)
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
@@ -54,6 +49,16 @@ class GaussianMarginals(Posterior):
         density = torch.exp(-0.5 * (z.square() + LOG_2PI))
         score = sd * (z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
         return torch.where(sd > 0, score, residual.abs())
+
+
+def gaussian_cdf(y: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
+    """The probability of a value below y; a step (½ at the mean) where nothing is uncertain."""
+    residual = y - mean
+    if bool((sd > 0).all()):
+        found: Tensor = torch.special.ndtr(residual / sd)
+        return found
+    step = (residual.sign() + 1) / 2
+    return torch.where(sd > 0, torch.special.ndtr(residual / torch.where(sd > 0, sd, 1.0)), step)
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,22 +94,16 @@ class ContextBatch:
     """Contexts of similar size, padded to one: `A = L Lᵀ` and `w = L⁻¹(y − m)` of each.
 
     The prior may have a kernel of its own for each of them (GPyTorch's batch shape). known: their factors, where these
-    are there already. at_distinct: what the prior says of the batch's distinct points, where that is known.
+    are there already. z: what the prior says of the points, where that is known.
     """
 
     @torch.no_grad()
     def __init__(
-        self,
-        prior: Prior,
-        batch: Padded,
-        context: Tasks,
-        known: Factor | None = None,
-        *,
-        at_distinct: AtPoints | None = None,
+        self, prior: Prior, batch: Padded, context: Tasks, known: Factor | None = None, *, z: AtPoints | None = None
     ) -> None:
         batch = batch.to(prior.like)
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        self.z = at_inputs(prior, batch, at_distinct)
+        self.z = at_inputs(prior, batch) if z is None else z
         self.L, self.jitter = known or self._factored([context.ids[i] for i in self.tasks.tolist()])
         residual = torch.where(self.mask[..., None], batch.y - self.z.mean, 0.0)
         self.w = torch.linalg.solve_triangular(self.L, residual, upper=False)

@@ -13,29 +13,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.inference.evidence import at_inputs, in_features
 from metaprior.inference.factor import factor
 from metaprior.inference.gaussian_process import ContextBatch
-from metaprior.priors import AtPoints, FeatureKernel, Prior
+from metaprior.priors import AtPoints, Prior
 from metaprior.tasks import Padded, Tasks
-
-
-def suits(prior: Prior, batch: Padded, at_distinct: AtPoints | None = None) -> bool:
-    """Whether there are fewer features than points, and noise everywhere."""
-    if not isinstance(prior.kernel, FeatureKernel) or batch.mask.shape[1] == 0:
-        return False
-    with torch.no_grad():
-        return in_features(prior, at_inputs(prior, batch.to(prior.like), at_distinct))
 
 
 class LowRankBatch(ContextBatch):
     """Contexts of similar size, padded to one, by the scores' posterior: `M = L Lᵀ` and `u`."""
 
     @torch.no_grad()
-    def __init__(self, prior: Prior, batch: Padded, context: Tasks, *, at_distinct: AtPoints | None = None) -> None:
-        batch = batch.to(prior.like)
+    def __init__(self, prior: Prior, batch: Padded, context: Tasks, *, z: AtPoints) -> None:
         self.prior, self.tasks, self.mask = prior, batch.tasks, batch.mask
-        z = at_inputs(prior, batch, at_distinct)
         root = z.noise.sqrt()[..., None]
         Z, y = z.features / root, (batch.y - z.mean) / root
         if not bool(self.mask.all()):

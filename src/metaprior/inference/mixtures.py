@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from torch import Tensor
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import LOG_2PI, Evidence
-from metaprior.inference.gaussian import IndependentGaussians
+from metaprior.inference.gaussian import IndependentGaussians, gaussian_cdf
 from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.inference.searching import rising_root
 from metaprior.seeds import child_seed, generator_of
@@ -96,7 +96,13 @@ class MixturePosterior(Posterior):
 
     def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
-        return _total([weight * one.cdf(y) for one, weight in self.parts]).clamp(max=1.0)
+        normal = self._gaussians
+        found = [weight * one.cdf(y) for one, weight in self._others]
+        if len(normal.means) * y.numel() <= AT_ONCE:
+            found.append((normal.weights * normal.cdf(y[..., None, :, :])).sum(-3))
+        else:
+            found += [one.weights * one.cdf(y) for one in normal.each()]
+        return _total(found).clamp(max=1.0)
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""
@@ -112,9 +118,8 @@ class MixturePosterior(Posterior):
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
-        rows, targets = self.points.task_of_row, self.as_targets(y)
-        parts = zip(self._asked, self.parts, strict=True)
-        found = [self.log_weights[rows, c, None] + one.log_density(targets) for c, (one, _) in parts]
+        targets = self.as_targets(y)
+        found = [log_weight + one.log_density(targets) for one, log_weight in self._marginals]
         return torch.stack(found).logsumexp(0)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
@@ -155,15 +160,52 @@ class MixturePosterior(Posterior):
         return torch.nonzero(self.weights.amax(0) > NEGLIGIBLE)[:, 0].tolist()
 
     @cached_property
-    def parts(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
-        """The components that have a say and their weights at each point: their marginals, in one piece each."""
+    def _marginals(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
+        """The components that have a say, each in one piece, and the logs of their weights at each point."""
         logs = self.log_weights[self.points.task_of_row]
-        return [(self._marginals(self.components[c], logs[:, c, None]), logs[:, c, None].exp()) for c in self._asked]
+        found = []
+        for c in self._asked:
+            one, log_weight = self.components[c], logs[:, c, None]
+            if one.is_gaussian:
+                one = IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd, 1.0))
+            found.append((one, log_weight))
+        return found
 
-    def _marginals(self, one: Posterior, log_weight: Float[Tensor, "N 1"]) -> Posterior:
-        if not one.is_gaussian:
-            return one
-        return IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd, 1.0))
+    @cached_property
+    def parts(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
+        """What it is made of in the end, and with which weights at each point: a mixture of mixtures is one mixture."""
+        found: list[tuple[Posterior, Tensor]] = []
+        for one, log_weight in self._marginals:
+            inside = one.parts if isinstance(one, MixturePosterior) else [(one, torch.ones_like(log_weight))]
+            found += [(part, log_weight.exp() * weight) for part, weight in inside]
+        return found
+
+    @cached_property
+    def _others(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
+        return [(one, weight) for one, weight in self.parts if not one.is_gaussian]
+
+    @cached_property
+    def _gaussians(self) -> _Gaussians:
+        found = [(one.mean, one.sd, weight) for one, weight in self.parts if one.is_gaussian]
+        if not found:
+            return _Gaussians(*torch.zeros(3, 0, *self.shape, dtype=torch.float64))
+        return _Gaussians(*(torch.stack(each) for each in zip(*found, strict=True)))
+
+
+class _Gaussians(NamedTuple):
+    """The Gaussian parts of a mixture, side by side."""
+
+    means: Float[Tensor, "*c N p"]
+    sds: Float[Tensor, "*c N p"]
+    weights: Float[Tensor, "*c N #p"]
+
+    def each(self) -> Iterator[_Gaussians]:
+        """One after the other."""
+        return (_Gaussians(*one) for one in zip(*self, strict=True))
+
+    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The probability of a value below y under each."""
+        return gaussian_cdf(y, self.means, self.sds)
 
 
 class MixtureConditional(Conditional[MixturePosterior]):

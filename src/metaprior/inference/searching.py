@@ -11,7 +11,7 @@ from torch import Tensor
 STEPS = 100
 """At most: halving alone would need 60 for the last digit."""
 
-CLOSE = 1e-12
+CLOSE = 1e-10
 """Of two normal scores: as near as makes no difference."""
 
 LEAST, MOST = 1e-300, 1 - 2**-53

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 from jaxtyping import Float
@@ -104,7 +105,7 @@ class UserConditional(Conditional[UserPosterior]):
     ) -> None:
         self.scaled, self.scaler, self.context, self.covariates = scaled, scaler, context, covariates
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence | None:
         """The evidence of each task's context, in the units of y."""
         found = self.scaled.evidence

@@ -111,7 +111,7 @@ class HyperPosterior(KeptMethod):
         """The mixture of the members, by how probable each finds the context."""
         self._check_fitted()
         alike = torch.full((len(self.members_),), -math.log(len(self.members_)), dtype=torch.float64)
-        return MixtureConditional([member.condition(context) for member in self.members_], alike, by_evidence=True)
+        return MixtureConditional(LearnedPrior.condition_many(self.members_, context), alike, by_evidence=True)
 
     def state(self) -> State:
         """Its members, for a file."""

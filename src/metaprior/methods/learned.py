@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from metaprior.errors import DataError, OptionError
 from metaprior.files import State
-from metaprior.inference import KeptMethod, UserConditional, condition
+from metaprior.inference import KeptMethod, UserConditional, condition_many
 from metaprior.learning import Check, Training, TrainingSpec, meta_train, meta_train_many
 from metaprior.options import divided, names_of_options, states
 from metaprior.priors import DTYPES, HyperPrior, Prior, PriorSpec
@@ -143,10 +143,16 @@ class LearnedPrior(KeptMethod):
 
     def condition(self, context: Tasks) -> UserConditional:
         """The prior conditioned on the contexts of many tasks at once."""
-        self._check_fitted()
-        given = self.scaler_.scale(self._widened(context))
-        covariates = context.covariates if self.task_x_ else None
-        return UserConditional(condition(self.prior_, given), self.scaler_, context, covariates)
+        return self.condition_many([self], context)[0]
+
+    @staticmethod
+    def condition_many(methods: Sequence[LearnedPrior], context: Tasks) -> list[UserConditional]:
+        """Several that see tasks in the same units: the contexts are laid out once."""
+        first = methods[0]
+        first._check_fitted()
+        given, covariates = first.scaler_.scale(first._widened(context)), context.covariates if first.task_x_ else None
+        found = condition_many([one.prior_ for one in methods], given)
+        return [UserConditional(each, first.scaler_, context, covariates) for each in found]
 
     def _widened(self, tasks: Tasks) -> Tasks:
         """The tasks' points with what this prior takes in of each task as a whole."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import torch
 from gpytorch.kernels import Kernel
@@ -86,6 +87,7 @@ class Prior(nn.Module):
         for part in PARTS:
             _in_float64(getattr(self, part))
         self.let_learn(learn)
+        self.fits: set[tuple[int, int]] = set()  # numbers of inputs and outputs that it was found to have
 
     def let_learn(self, learn: Iterable[str]) -> None:
         """Which of "mean", "kernel", "noise" may change from now on."""
@@ -148,8 +150,8 @@ class Prior(nn.Module):
     @property
     def like(self) -> Tensor:
         """A tensor on the device and in the precision of the covariance algebra: `x.to(prior.like)`."""
-        own = (*self.noise.parameters(), *self.noise.buffers(), *self.kernel.parameters())
-        return own[0].detach() if own else torch.zeros((), dtype=torch.float64)
+        own = next(chain(self.noise.parameters(), self.noise.buffers(), self.kernel.parameters()), None)
+        return torch.zeros((), dtype=torch.float64) if own is None else own.detach()
 
 
 def _in_float64(part: nn.Module) -> None:
