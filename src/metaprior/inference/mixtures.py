@@ -159,17 +159,19 @@ class MixturePosterior(Posterior):
     def _asked(self) -> list[int]:
         return torch.nonzero(self.weights.amax(0) > NEGLIGIBLE)[:, 0].tolist()
 
+    def marginals(self, c: int) -> Posterior:
+        """What a component says of each value on its own: in one piece where that is Gaussian."""
+        one = self.components[c]
+        if not one.is_gaussian:
+            return one
+        has_say = self.log_weights[self.points.task_of_row, c, None] > -torch.inf
+        return IndependentGaussians(self.points, one.mean, torch.where(has_say, one.sd, 1.0))
+
     @cached_property
     def _marginals(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:
-        """The components that have a say, each in one piece, and the logs of their weights at each point."""
+        """The components that have a say, and the logs of their weights at each point."""
         logs = self.log_weights[self.points.task_of_row]
-        found = []
-        for c in self._asked:
-            one, log_weight = self.components[c], logs[:, c, None]
-            if one.is_gaussian:
-                one = IndependentGaussians(self.points, one.mean, torch.where(log_weight > -torch.inf, one.sd, 1.0))
-            found.append((one, log_weight))
-        return found
+        return [(self.marginals(c), logs[:, c, None]) for c in self._asked]
 
     @cached_property
     def parts(self) -> list[tuple[Posterior, Float[Tensor, "N 1"]]]:

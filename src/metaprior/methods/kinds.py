@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from metaprior.inference import (
     Gathered,
     GaussianConditional,
     GaussianPosterior,
+    IndependentGaussians,
     MixturePosterior,
     Posterior,
     UserPosterior,
@@ -71,19 +72,48 @@ class KindsConditional(Conditional["KindsPosterior"]):
         for c, (who, kind) in self.kinds.items():
             theirs = Inputs(known.distinct, known.index[scaled.rows_of(who)])
             answers[c] = kind.posterior(scaled.select(who), theirs, said[c])
-        places = [self._place(k, points, answers) for k in range(self.order.shape[1])]
-        return KindsPosterior(places, self.log_weights, self.evidence, self)
+        places = _Places(self, points, answers)
+        return KindsPosterior(places, self.log_weights, self.evidence, self, places.moments())
 
-    def _place(self, k: int, points: Tasks, answers: Mapping[int, GaussianPosterior]) -> Posterior:
-        """What each task's k-th likely kind says."""
-        scaler, parts = self.method.scaler_, []
-        for c, (who, _) in self.kinds.items():
-            here = torch.nonzero(self.order[who, k] == c)[:, 0]
+
+class _Places(Sequence[Posterior]):
+    """What each task's most probable kind says, then the next: put together where more is asked than its moments."""
+
+    def __init__(self, given: KindsConditional, points: Tasks, answers: Mapping[int, GaussianPosterior]) -> None:
+        self.given, self.points, self.answers = given, points, answers
+        self._found: dict[int, Posterior] = {}
+
+    def __len__(self) -> int:
+        return self.given.order.shape[1]
+
+    def __getitem__(self, k: Any) -> Any:
+        if not 0 <= k < len(self):
+            raise IndexError(k)
+        if k not in self._found:
+            self._found[k] = self._place(k)
+        return self._found[k]
+
+    def _place(self, k: int) -> Posterior:
+        scaler, parts = self.given.method.scaler_, []
+        for c, (who, _) in self.given.kinds.items():
+            here = torch.nonzero(self.given.order[who, k] == c)[:, 0]
             if len(here):
-                some = answers[c].select(here)
+                some = self.answers[c].select(here)
                 evidence = some.evidence.shifted(scaler.log_jacobian(some.conditional.context))
-                parts.append((who[here], UserPosterior(some, points.select(who[here]), scaler, evidence)))
-        return Gathered(points, parts)
+                parts.append((who[here], UserPosterior(some, self.points.select(who[here]), scaler, evidence)))
+        return Gathered(self.points, parts)
+
+    def moments(self) -> list[IndependentGaussians]:
+        """Mean and deviation at each place, in the user's units; 0 and 1 where no further kind has a say."""
+        rows, p = len(self.points.x), self.given.context.p
+        means = torch.zeros(len(self), rows, p, dtype=torch.float64)
+        sds, scaler = torch.ones_like(means), self.given.method.scaler_
+        for c, (who, _) in self.given.kinds.items():
+            own = self.points.rows_of(who)
+            mean, sd = scaler.unscale_mean(self.answers[c].mean), scaler.unscale_sd(self.answers[c].sd)
+            at, place = torch.nonzero(self.given.order[self.points.task_of_row[own]] == c, as_tuple=True)
+            means[place, own[at]], sds[place, own[at]] = mean[at], sd[at]
+        return [IndependentGaussians(self.points, *each) for each in zip(means, sds, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +121,19 @@ class KindsPosterior(MixturePosterior):
     """The mixture over the kinds that a context leaves probable; a joint density is of all kinds."""
 
     conditional: KindsConditional | None = None
+    moments: Sequence[IndependentGaussians] = ()
+
+    @property
+    def points(self) -> Tasks:  # type: ignore[override]
+        return self.moments[0].points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.moments[0].shape
+
+    def marginals(self, c: int) -> Posterior:
+        """What a component says of each value on its own."""
+        return self.moments[c]
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together: evidence of everything less evidence of the context.
