@@ -3,6 +3,7 @@
 from metaprior.methods.combined import Combination
 from metaprior.methods.fit_on_target import MeanFitOnTarget
 from metaprior.methods.fpca import FPCA, ComponentScores
+from metaprior.methods.hierarchical import HierarchicalGP
 from metaprior.methods.hyper_posterior import FEW_TASKS, HyperPosterior
 from metaprior.methods.learned import LearnedPrior
 from metaprior.methods.maml import MAML, MetaUpdates, RandomEpisodes, Start
@@ -17,7 +18,7 @@ from metaprior.methods.warped import Warped, learned_warp, learned_warps
 
 __all__ = [
     "FEW_TASKS", "FPCA", "MAML", "METHODS", "Combination", "ComponentScores", "ContextMean", "Entry", "GPPerTask",
-    "HyperPosterior", "LastValue", "LearnedPrior", "MeanFitOnTarget", "MetaUpdates", "Mixture", "NeuralNetwork",
-    "PointMethod", "RandomEpisodes", "RefittedRBF", "Start", "VarianceBySize", "Warped", "add_methods", "learned_warp",
-    "learned_warps", "make_method", "named_methods",
+    "HierarchicalGP", "HyperPosterior", "LastValue", "LearnedPrior", "MeanFitOnTarget", "MetaUpdates", "Mixture",
+    "NeuralNetwork", "PointMethod", "RandomEpisodes", "RefittedRBF", "Start", "VarianceBySize", "Warped", "add_methods",
+    "learned_warp", "learned_warps", "make_method", "named_methods",
 ]  # fmt: skip

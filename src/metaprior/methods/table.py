@@ -12,6 +12,7 @@ import torch
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.inference import KeptMethod
 from metaprior.methods.fpca import FPCA
+from metaprior.methods.hierarchical import HierarchicalGP
 from metaprior.methods.hyper_posterior import HyperPosterior
 from metaprior.methods.learned import LearnedPrior
 from metaprior.methods.maml import MAML
@@ -99,6 +100,10 @@ def _fpca(tasks: Tasks, seed: int, contexts: Contexts | None) -> FPCA:
     return FPCA(held_out=share, tolerance=1e-4, max_steps=20, seed=seed)  # as the models that sizes are compared by
 
 
+def _hierarchical(tasks: Tasks, seed: int, contexts: Contexts | None) -> HierarchicalGP:
+    return HierarchicalGP(seed=seed)
+
+
 def _mixture(tasks: Tasks, seed: int, contexts: Contexts | None) -> Mixture:
     return Mixture(seed=seed)
 
@@ -129,8 +134,10 @@ METHODS: dict[str, Entry] = {
     "vanilla": Entry(_plain("vanilla"), "#56b4e9", compared=True),
     "neural network": Entry(_network, "#cc79a7", compared=True),
     "maml": Entry(_maml, "#882255", compared=True),
-    "mean and last value": Entry(
-        _prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, quick=True, cost=2, takes_task_x=True
+    "hierarchical gp": Entry(_hierarchical, "#e17055", rung=True, quick=True, cost=2, takes_task_x=True),
+    "warped hierarchical gp": Entry(_warped(_hierarchical), "#f0a58f", rung=True, cost=3, takes_task_x=True),
+    "mean and last value": Entry(  # of fewer tasks, the hierarchy says it better
+        _prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, cost=2, least=100, takes_task_x=True
     ),
     "fpca": Entry(_fpca, "#332288", rung=True, quick=True, cost=3, compared=True),
     "warped fpca": Entry(_warped(_fpca), "#6699cc", rung=True, cost=5),

@@ -29,6 +29,7 @@ from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedM
 from metaprior.priors.networks import ACTIVATIONS, MadeFor, Network, NetworkOptions
 from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
 from metaprior.priors.prior import AtPoints, Prior
+from metaprior.priors.shared_curve import JITTER, HierarchicalKernel, SharedCurve, SharedMean, matern_3, matern_5
 from metaprior.priors.spec import CONFIGURATIONS, DTYPES, PriorSpec, make_prior
 from metaprior.priors.stack import Stack, stacked
 from metaprior.priors.tails import Degrees
@@ -39,6 +40,7 @@ __all__ = [
     "BASES",
     "CONFIGURATIONS",
     "DTYPES",
+    "JITTER",
     "KERNELS",
     "MEANS",
     "WARPS",
@@ -57,6 +59,7 @@ __all__ = [
     "FixedMean",
     "FixedNoise",
     "FourierBasis",
+    "HierarchicalKernel",
     "HyperPrior",
     "InnerProduct",
     "LearnedNoise",
@@ -67,6 +70,8 @@ __all__ = [
     "Prior",
     "PriorSpec",
     "Shape",
+    "SharedCurve",
+    "SharedMean",
     "SplineBasis",
     "Stack",
     "TensorBasis",
@@ -79,6 +84,8 @@ __all__ = [
     "make_mean",
     "make_prior",
     "make_warp",
+    "matern_3",
+    "matern_5",
     "mean_values",
     "squared_distances",
     "stacked",
