@@ -53,7 +53,7 @@ def table_cells(name: str, folder: Path) -> list[dict[str, Any]]:
     task, x, y = TABLES[name]
     tasks = Tasks.from_table(csv.read_csv(folder / f"{name}.csv"), task=task, x=x, y=y)
     scores: dict[tuple[str, str, str], list[torch.Tensor]] = {}
-    for k, fold in enumerate(k_folds(len(tasks), FOLDS, 0)):
+    for k, fold in enumerate(k_folds(tasks, FOLDS, 0)):
         rest = tasks.select(fold.train)
         start = time.perf_counter()
         auto = MetaGP(progress=False).fit(rest)

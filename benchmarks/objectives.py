@@ -43,7 +43,7 @@ def main() -> None:
 
 def lines(name: str, mean: str, kernel: str, tasks: Tasks) -> list[str]:
     scores: dict[tuple[str, str, str], list[torch.Tensor]] = {}
-    for fold in k_folds(len(tasks), FOLDS, 0):
+    for fold in k_folds(tasks, FOLDS, 0):
         rest, judged = tasks.select(fold.train), tasks.select(fold.judge)
         for objective in OBJECTIVES:
             gp = LearnedPrior(

@@ -423,7 +423,7 @@ def test_values_that_were_rounded_are_judged_by_the_probability_of_what_was_reco
     tasks = Tasks.from_pairs([(np.arange(12.0), rng.poisson(2.0, 12).clip(0, 5).astype(float)) for _ in range(20)])
     found = Auto(rungs=("gp per task",), contexts=random_sizes([4]), progress=False).fit(tasks)
     said = {"plain": [], "recorded": []}
-    for fold in k_folds(20, 5, seed=0):
+    for fold in k_folds(tasks, 5, seed=0):
         method = GPPerTask().fit(tasks.select(fold.train))
         context, target = random_sizes([4])(tasks.select(fold.judge))["4"]
         posterior = method.predict(context, target)
@@ -457,7 +457,7 @@ def test_what_is_reported_is_of_the_calibrated_choice(fitted):
     steps = torch.zeros(1).double()
     contexts = default_contexts(curves(40), 0)
     plain, right = [], []
-    for fold in k_folds(40, 5, 0):
+    for fold in k_folds(curves(40), 5, 0):
         given = curves(40).select(fold.train)
         method = make_method("fpca", given).fit(given)
         context, target = contexts(curves(40).select(fold.judge))["1"]

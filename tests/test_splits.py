@@ -30,26 +30,28 @@ from tests.problems import ragged
 
 @pytest.mark.parametrize(("count", "folds"), [(10, 5), (7, 3), (3, 5), (61, 5)])
 def test_every_task_is_judged_once_by_what_has_not_seen_it(count, folds):
-    found = k_folds(count, folds, seed=1)
+    tasks = ragged(count=count)
+    found = k_folds(tasks, folds, seed=1)
     assert sorted(torch.cat([fold.judge for fold in found]).tolist()) == list(range(count))
     assert len(found) == min(folds, count)
     for fold in found:
         assert sorted([*fold.train.tolist(), *fold.judge.tolist()]) == list(range(count))
         assert fold.train.tolist() == sorted(fold.train.tolist())
-    assert [fold.judge.tolist() for fold in k_folds(count, folds, seed=1)] == [fold.judge.tolist() for fold in found]
-    assert [fold.judge.tolist() for fold in k_folds(61, 5, seed=2)] != [
-        fold.judge.tolist() for fold in k_folds(61, 5, 1)
+    assert [fold.judge.tolist() for fold in k_folds(tasks, folds, seed=1)] == [fold.judge.tolist() for fold in found]
+    assert [fold.judge.tolist() for fold in k_folds(ragged(count=61), 5, seed=2)] != [
+        fold.judge.tolist() for fold in k_folds(ragged(count=61), 5, 1)
     ]
 
 
 def test_a_hold_out_is_one_fold_and_may_lie_within_another():
-    fold = one_fold(40, 0.25, seed=0)
+    tasks = ragged(count=40)
+    fold = one_fold(tasks, 0.25, seed=0)
     assert (len(fold.judge), len(fold.train)) == (10, 30)
-    inner = within(fold, 0.25, seed=0)
+    inner = within(fold, tasks, 0.25, seed=0)
     assert len(inner.judge) == 8  # a quarter of 30
     assert set(inner.train.tolist()) | set(inner.judge.tolist()) == set(fold.train.tolist())
-    assert len(one_fold(2, 0.01, seed=0).judge) == 1
-    assert len(one_fold(2, 0.99, seed=0).train) == 1
+    assert len(one_fold(ragged(count=2), 0.01, seed=0).judge) == 1
+    assert len(one_fold(ragged(count=2), 0.99, seed=0).train) == 1
 
 
 def test_no_task_has_two_roles():

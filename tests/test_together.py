@@ -67,7 +67,7 @@ def tried_slowly(fpca: FPCA, tasks: Tasks) -> list[Tried]:
     """The search, one fold and one model after the other."""
     tried: list[Tried] = []
     sizes = fpca._sizes(tasks.x)
-    folds = [(tasks.select(fold.train), tasks.select(fold.judge)) for fold in k_folds(len(tasks), 5, fpca.seed)]
+    folds = [(tasks.select(fold.train), tasks.select(fold.judge)) for fold in k_folds(tasks, 5, fpca.seed)]
     for k, size in enumerate(sizes):
         basis = fpca._basis(tasks.x, size)
         parts = [(Designs.of(basis, training), Designs.of(basis, judge)) for training, judge in folds]
@@ -127,7 +127,7 @@ def test_a_step_together_is_a_step_alone(name):
     """To the last digits: start, evidence of either role, and models after a few steps, fold by fold."""
     tasks = in_order(Scaler.of_targets(TABLES[name]).scale(TABLES[name]))
     fpca = FPCA()
-    basis, folds = fpca._basis(tasks.x, 3 if tasks.d == 2 else 5), k_folds(len(tasks), 5, 0)
+    basis, folds = fpca._basis(tasks.x, 3 if tasks.d == 2 else 5), k_folds(tasks, 5, 0)
     curves = fpca._curves(tasks)
     stack = StackedCurves.of([curves], [basis])
     floor = torch.tensor([1e-6]).double()

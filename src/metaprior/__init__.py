@@ -12,7 +12,7 @@ from metaprior.errors import (
 )
 from metaprior.inference import Conditional, Evidence, Method, Posterior, condition, evidence
 from metaprior.learning import Training, TrainingSpec, meta_train
-from metaprior.methods import FPCA, MAML, Combination, HyperPosterior, LearnedPrior, Mixture, Warped
+from metaprior.methods import FPCA, MAML, Combination, HierarchicalGP, HyperPosterior, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
 from metaprior.priors import (
     CONFIGURATIONS,
@@ -34,7 +34,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CONFIGURATIONS", "FPCA", "MAML", "Auto", "Combination", "Conditional", "Covariate", "DataError", "DeepKernel",
-    "DeepMean", "Evidence", "FixedMean", "FixedNoise", "HyperPosterior", "HyperPrior", "LearnedNoise", "LearnedPrior",
+    "DeepMean", "Evidence", "FixedMean", "FixedNoise", "HierarchicalGP", "HyperPosterior", "HyperPrior", "LearnedNoise",
+    "LearnedPrior",
     "MetaGP", "MetapriorError", "MetapriorWarning", "Method", "Mixture", "NotFittedError", "NumericalError",
     "OptionError", "OutputError", "Posterior", "Prior", "PriorSpec", "Scaler", "Scores", "Summary", "Task", "Tasks",
     "Training", "TrainingSpec", "UnknownNameError", "Warped", "condition", "evidence", "load", "make_prior",

@@ -71,6 +71,7 @@ class MetaGP(KeptMethod):
         x: str | Sequence[str] | None = None,
         y: str | Sequence[str] | None = None,
         task_x: str | Sequence[str] = (),
+        clusters: str | Sequence[Any] | None = None,
         missing: Missing = "error",
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
@@ -78,10 +79,12 @@ class MetaGP(KeptMethod):
         """Meta-learn from past tasks: a `Tasks`, or a long table with the names of its columns.
 
         task_x: columns that say something of a task as a whole, such as age or diet, for mean and kernel to use.
+        clusters: a column, or a label for each of the `Tasks`: groups that share a fate, such as the school of a pupil.
+        They are held out whole, so that choice and bounds are right for tasks of new groups.
         start: a fitted model to go on from, with its scaling. checkpoint: a file in which the training is kept while it
         runs; where there is one of the same training, it goes on there.
         """
-        given = as_tasks(tasks, task=task, x=x, y=y, task_x=task_x, missing=missing)
+        given = as_tasks(tasks, task=task, x=x, y=y, task_x=task_x, clusters=clusters, missing=missing)
         if given is not tasks:
             _warn(note for note in given.notes if note.startswith("dropped"))
         method = self._make()

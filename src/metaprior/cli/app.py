@@ -105,6 +105,14 @@ TaskXOption = Annotated[
         "--task-x", help="Columns that say something of a task as a whole, such as age,diet: constant within each task."
     ),
 ]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Column of groups of tasks that share a fate, such as the school of a pupil: they are held out whole, so "
+        "that everything told holds for tasks of new groups.",
+    ),
+]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a text file; default what its header has: , tab ; or |.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
@@ -122,6 +130,7 @@ def fit(
     x: XOption = None,
     y: YOption = None,
     task_x: TaskXOption = None,
+    cluster: ClusterOption = None,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
     mean: Annotated[
         str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
@@ -157,7 +166,7 @@ def fit(
     columns = named_columns(table, task, x, y, task_x)
     if start is not None:
         columns = columns_of_start(columns, start)
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     effort = {"budget": budget, "thorough": thorough}
     gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
@@ -231,6 +240,7 @@ def predict(
 def evaluate(
     model: Annotated[str, typer.Argument(help="A model file.")],
     table: TableArgument,
+    cluster: ClusterOption = None,
     context: ContextOption = None,
     context_until: UntilOption = None,
     missing: MissingOption = "error",
@@ -241,7 +251,7 @@ def evaluate(
 ) -> None:
     """Score a model on tasks it has not seen, beside the last value and a Gaussian process for each task alone."""
     screen = Screen(quiet, as_json)
-    options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen}
+    options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen, "cluster": cluster}
     evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
 
 
@@ -252,6 +262,7 @@ def compare(
     x: XOption = None,
     y: YOption = None,
     task_x: TaskXOption = None,
+    cluster: ClusterOption = None,
     context: ContextOption = None,
     context_until: UntilOption = None,
     methods: Annotated[
@@ -275,7 +286,7 @@ def compare(
     screen = Screen(quiet, as_json)
     check_outputs(report, out, table, overwrite)
     columns = named_columns(table, task, x, y, task_x)
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen)
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)

@@ -75,13 +75,19 @@ def named_columns(table: str, task: str | None, x: str | None, y: str | None, ta
     return Columns(**known | named | {"task_x": about})
 
 
-def read_tasks(table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen) -> Tasks:
+def read_tasks(
+    table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen, cluster: str | None = None
+) -> Tasks:
     """A table as tasks, and a word on what was seen."""
-    found = read_table(table, columns, delimiter)
-    tasks = Tasks.from_table(found, **columns._asdict(), missing=missing)  # type: ignore[arg-type]
+    named = {*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)}
+    more = () if cluster is None or cluster in named else (cluster,)  # read as what names a task is: 7 and 007 are two
+    found = read_table(table, columns._replace(task=(*columns.task, *more)), delimiter)
+    tasks = Tasks.from_table(found, **columns._asdict(), cluster=cluster, missing=missing)  # type: ignore[arg-type]
     check_targets(tasks)
     x, y = ", ".join(columns.x), ", ".join(columns.y)
     about = f", given {', '.join(map(described, tasks.columns.task_x))}" if tasks.columns.task_x else ""
+    if tasks.clusters is not None:
+        about += f"; {len(tasks.clusters.unique()):,} clusters ({cluster}), held out whole"
     sizes = tasks.sizes
     screen.say(
         f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "

@@ -19,11 +19,12 @@ SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
 def evaluate_model(
     model: str, table: str, context: str | None, until: str | None, *, missing: str, delimiter: str | None, seed: int,
-    screen: Screen,
+    screen: Screen, cluster: str | None = None,
 ) -> None:  # fmt: skip
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
     method = load(model)
-    tasks = read_tasks(table, method.trained_on_.columns, missing=missing, delimiter=delimiter, screen=screen)
+    columns = method.trained_on_.columns
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     warn_range(method.trained_on_, tasks, screen)
     seen = method.trained_on_.seen(tasks.ids)
     if seen:
@@ -63,5 +64,5 @@ def _show_scores(setting: str, scores: dict[str, Scores], screen: Screen) -> Non
         table.add_row(name, *cells)
     screen.show(table)
     for name, found in list(scores.items())[1:]:
-        gain = paired_difference(ours.values["log_likelihood"], found.values["log_likelihood"])
+        gain = paired_difference(ours.values["log_likelihood"], found.values["log_likelihood"], ours.clusters)
         screen.say(f"  log density against {name}: {gain.mean:+.3f} ± {gain.stderr or 0:.3f} per point")

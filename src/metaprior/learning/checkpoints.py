@@ -61,7 +61,7 @@ def fingerprint_of(parts: Iterable[Tasks], *others: object) -> str:
     """Of tasks and of whatever else decides, by its `repr`."""
     digest = hashlib.sha256(repr(others).encode())
     for tasks in parts:
-        for values in (tasks.x, tasks.y, tasks.offsets, tasks.covariates):
+        for values in (tasks.x, tasks.y, tasks.offsets, tasks.covariates, tasks.clusters):
             digest.update(b"" if values is None else values.contiguous().numpy().tobytes())
     return digest.hexdigest()
 

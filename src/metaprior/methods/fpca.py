@@ -253,7 +253,7 @@ class FPCA(KeptMethod):
         if len(tasks) < 4:
             return None
         folds = torch.empty(len(tasks), dtype=torch.int64)
-        for number, fold in enumerate(k_folds(len(tasks), FOLDS, self.seed)):
+        for number, fold in enumerate(k_folds(tasks, FOLDS, self.seed)):
             folds[fold.judge] = number
         return Curves.in_folds(tasks, folds)
 

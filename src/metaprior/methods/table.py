@@ -148,7 +148,7 @@ METHODS: dict[str, Entry] = {
         "#bb5566",
         rung=True,
         cost=12,
-        most=49,
+        most=199,
         takes_task_x=True,
     ),
     "learned kernel": Entry(_plain("learned kernel"), "#009e73", compared=True, takes_task_x=True),

@@ -7,6 +7,7 @@ from metaprior.scoring.scores import (
     Scores,
     Summary,
     evaluate,
+    joined_scores,
     paired_difference,
     recorded_density,
     rounded_density,
@@ -15,6 +16,6 @@ from metaprior.scoring.scores import (
 )
 
 __all__ = [
-    "LEVELS", "METRICS", "Metric", "Scores", "Summary", "evaluate", "paired_difference", "recorded_density",
-    "rounded_density", "score", "summarise",
+    "LEVELS", "METRICS", "Metric", "Scores", "Summary", "evaluate", "joined_scores", "paired_difference",
+    "recorded_density", "rounded_density", "score", "summarise",
 ]  # fmt: skip

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, UnknownNameError
@@ -42,10 +42,11 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Each metric's value for each task that has points to predict."""
+    """Each metric's value for each task that has points to predict. clusters: of the tasks, where they have some."""
 
     ids: tuple[Hashable, ...]
     values: dict[str, Float[Tensor, " m"]]
+    clusters: Int[Tensor, " m"] | None = None
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -65,7 +66,7 @@ class Scores:
         if metric == "calibration_error":
             gaps = [abs(float(self.values[f"coverage_{level}"].mean()) - level / 100) for level in LEVELS]
             return Summary(sum(gaps) / len(gaps), None, len(self.ids))
-        return summarise(self.values[metric])
+        return summarise(self.values[metric], self.clusters)
 
     def __repr__(self) -> str:
         lines = [f"Scores of {len(self.ids)} tasks"]
@@ -92,7 +93,7 @@ def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None
     for level in LEVELS:
         values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target)
     ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
-    return Scores(ids, values)
+    return Scores(ids, values, None if target.clusters is None else target.clusters[keep])
 
 
 def evaluate(method: Method, context: Tasks, target: Tasks, steps: Float[Tensor, " p"] | None = None) -> Scores:
@@ -106,8 +107,14 @@ def evaluate(method: Method, context: Tasks, target: Tasks, steps: Float[Tensor,
             parts.append(score(method.predict(given, wanted), wanted, steps))
     if not parts:
         raise DataError("no point is left to score: the contexts hold them all.")
-    ids = tuple(name for part in parts for name in part.ids)
-    return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in parts[0].values})
+    return joined_scores(parts, tuple(parts[0].values))
+
+
+def joined_scores(parts: Sequence[Scores], metrics: Sequence[str]) -> Scores:
+    """Scores of several sets of tasks as those of all of them."""
+    ids, groups = tuple(name for part in parts for name in part.ids), [part.clusters for part in parts]
+    clusters = None if groups[0] is None else torch.cat(groups)  # type: ignore[arg-type]
+    return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in metrics}, clusters)
 
 
 def recorded_density(
@@ -132,18 +139,25 @@ def rounded_density(density: Tensor, below: Tensor, above: Tensor, step: Tensor)
     return torch.where(rounded & (mass > 1e-9), found, density)
 
 
-def summarise(values: Float[Tensor, " m"]) -> Summary:
-    """Mean and standard error over tasks."""
+def summarise(values: Float[Tensor, " m"], clusters: Int[Tensor, " m"] | None = None) -> Summary:
+    """Mean and standard error over tasks. clusters: what tasks of one say is not independent, so they count once."""
     count = len(values)
-    stderr = float(values.std()) / math.sqrt(count) if count > 1 else None
-    return Summary(float(values.mean()), stderr, count)
+    if clusters is None:
+        stderr = float(values.std()) / math.sqrt(count) if count > 1 else None
+        return Summary(float(values.mean()), stderr, count)
+    groups, place = clusters.unique(return_inverse=True)
+    sums = torch.zeros(len(groups), dtype=torch.float64).index_add_(0, place, (values - values.mean()).double())
+    spread = len(groups) / max(len(groups) - 1, 1) * float(sums.square().sum())
+    return Summary(float(values.mean()), math.sqrt(spread) / count if len(groups) > 1 else None, count)
 
 
-def paired_difference(first: Float[Tensor, " m"], second: Float[Tensor, " m"]) -> Summary:
+def paired_difference(
+    first: Float[Tensor, " m"], second: Float[Tensor, " m"], clusters: Int[Tensor, " m"] | None = None
+) -> Summary:
     """Mean and standard error of the difference between two methods on the same tasks."""
     if first.shape != second.shape:
         raise DataError(f"{len(first)} and {len(second)} tasks cannot be paired; score the same tasks.")
-    return summarise(first - second)
+    return summarise(first - second, clusters)
 
 
 def _per_task(values: Float[Tensor, "N p"], target: Tasks) -> Float[Tensor, " m"]:

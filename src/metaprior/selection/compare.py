@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
 from metaprior.inference import Method
 from metaprior.methods import make_method, named_methods
 from metaprior.progress import progress_bar
-from metaprior.scoring import Scores, Summary, paired_difference, summarise
+from metaprior.scoring import Scores, Summary, joined_scores, paired_difference, summarise
 from metaprior.selection.trying import scores_by_setting, try_on
 from metaprior.splits import Contexts, Fold, k_folds, within
 from metaprior.tasks import Tasks, resolution
@@ -46,14 +48,15 @@ class Comparison:
 
     def density(self, method: str) -> Summary:
         """Log density per point, averaged over the settings of each task."""
-        return summarise(torch.tensor(list(self._by_task(method).values()), dtype=torch.float64))
+        found = self._by_task(method)
+        return summarise(torch.tensor(list(found.values()), dtype=torch.float64), self._clusters(list(found)))
 
     def against(self, method: str, other: str) -> Summary:
         """By how much a method's log density is better than another's, on the same tasks."""
         first, second = self._by_task(method), self._by_task(other)
         common = [name for name in first if name in second]
         values = [torch.tensor([part[name] for name in common], dtype=torch.float64) for part in (first, second)]
-        return paired_difference(values[0], values[1])
+        return paired_difference(values[0], values[1], self._clusters(common))
 
     @property
     def simple(self) -> list[str]:
@@ -104,6 +107,15 @@ class Comparison:
             f"{_told(honest)} per point (log density, ± one standard error)."
         )
 
+    def _clusters(self, tasks: Sequence[object]) -> Int[Tensor, " m"] | None:
+        """The clusters of these tasks, where they have some."""
+        known: dict[object, int] = {}
+        for scores in self.scores.values():
+            if scores.clusters is None:
+                return None
+            known |= zip(scores.ids, scores.clusters.tolist(), strict=True)
+        return torch.tensor([known[task] for task in tasks])
+
     def _by_task(self, method: str) -> dict[object, float]:
         found: dict[object, list[float]] = {}
         for (name, _), scores in self.scores.items():
@@ -148,13 +160,13 @@ def compare(
         )
     contexts(tasks)  # whether they can be split so at all
     run = _Comparing(tasks, contexts, seed)
-    parts = k_folds(len(tasks), folds, seed)
+    parts = k_folds(tasks, folds, seed)
     winners = []
     with progress_bar("comparing", 2 * len(names) * len(parts), show=progress) as advance:
         for k, fold in enumerate(parts):
             inner = _Comparing(tasks, contexts, seed)
             for name in names:
-                inner.add(name, within(fold, INNER, seed))
+                inner.add(name, within(fold, tasks, INNER, seed))
                 advance(f"fold {k + 1}, {name}")
                 run.add(name, fold)
                 advance(f"fold {k + 1}, {name}")
@@ -216,6 +228,4 @@ class _Comparing:
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
-    ids = tuple(name for part in parts for name in part.ids)
-    shared = [key for key in parts[0].values if all(key in part.values for part in parts)]
-    return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in shared})
+    return joined_scores(parts, [key for key in parts[0].values if all(key in part.values for part in parts)])

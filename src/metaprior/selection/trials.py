@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError
@@ -17,7 +17,6 @@ from metaprior.learning import Checkpoint, threads_for
 from metaprior.methods import METHODS, Warped, learned_warps, make_method
 from metaprior.priors import Warp
 from metaprior.scoring import Summary, summarise
-from metaprior.seeds import generator_of
 from metaprior.selection.stacking import densities, drawn_weights, error_weights
 from metaprior.selection.trying import Question, Seen, Values, as_dict, joined
 from metaprior.splits import Contexts, Fold, k_folds, one_fold
@@ -72,12 +71,12 @@ class Plan(NamedTuple):
     def of(tasks: Tasks, seed: int, thorough: bool) -> Plan:
         """For these tasks. thorough: every rung on every fold of all tasks, however long that takes."""
         if len(tasks) > RANKED and not thorough:
-            last = one_fold(len(tasks), min(0.2, WEIGHED / len(tasks)), seed)
-            first = one_fold(min(len(last.train), RANKED), 1 / FEWER, seed)
-            some = last.train[torch.randperm(len(last.train), generator=generator_of(seed))[:RANKED]]
-            ranked = Fold(some[first.train].sort().values, some[first.judge].sort().values)
+            last = one_fold(tasks, min(0.2, WEIGHED / len(tasks)), seed)
+            some = last.train[_first(tasks.select(last.train), RANKED, seed)]
+            first = one_fold(tasks.select(some), 1 / FEWER, seed)
+            ranked = Fold(some[first.train], some[first.judge])
             return Plan(tasks, ((ranked,), (last,)), whole=False, racing=True, growing=True)
-        folds = tuple(k_folds(len(tasks), FEWER if len(tasks) >= MANY else FOLDS, seed))
+        folds = tuple(k_folds(tasks, FEWER if len(tasks) >= MANY else FOLDS, seed))
         small = len(tasks.x) <= SMALL and len(tasks) < MANY
         waves = (folds,) if small else tuple((fold,) for fold in folds)
         return Plan(tasks, waves, small, not thorough)
@@ -218,7 +217,7 @@ class Trials:
         if wave not in self._asked:
             tasks, steps = self.plan.tasks, resolution(self.plan.tasks)
             self._asked[wave] = [
-                Question.of(tasks.select(fold.judge), fold.judge, self.contexts, steps, self.labels)
+                Question.of(tasks.select(fold.judge), tasks.units[fold.judge], self.contexts, steps, self.labels)
                 for fold in self.plan.waves[wave]
             ]
         return self._asked[wave]
@@ -307,6 +306,13 @@ class Trials:
             self.values = [Values(**part) for part in kept["values"]]
             self.left_out, self.seconds = dict(kept["left_out"]), dict(kept["seconds"])
             self.resumed = bool(self.seen)
+
+
+def _first(tasks: Tasks, most: int, seed: int) -> Int[Tensor, " k"]:
+    """Positions of so many random tasks; of clusters as many as begin within that number."""
+    order = tasks.shuffled(seed)
+    counts = torch.bincount(tasks.units, minlength=int(tasks.units.max()) + 1)[order]
+    return tasks.of_units(order[counts.cumsum(0) - counts < most])
 
 
 def _open(behind: Summary) -> bool:

@@ -63,7 +63,10 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The held-out values themselves: which task each is of, and its weight (tasks and settings count the same)."""
+    """The held-out values themselves: which task each is of, and its weight (tasks and settings count the same).
+
+    Where tasks are in clusters, it is the cluster that counts: what tasks of one say is not independent.
+    """
 
     task: Int[Tensor, " N"]
     weight: Float[Tensor, " N"]
@@ -114,17 +117,17 @@ class Question(NamedTuple):
 
     @staticmethod
     def of(
-        tasks: Tasks, places: Int[Tensor, " m"], contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
+        tasks: Tasks, units: Int[Tensor, " m"], contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
     ) -> Question | None:
-        """Of these tasks, whose places among all are known; None where there is nothing to ask."""
+        """Of these tasks, each with the number of its unit among all; None where there is nothing to ask."""
         splits = contexts.where_possible(tasks)
         if not splits:
             return None
-        place = dict(zip(tasks.ids, places.tolist(), strict=True))
+        unit = dict(zip(tasks.ids, units.tolist(), strict=True))
         context = Tasks.one_after_another([split.context for split in splits.values()])
         target = Tasks.one_after_another([split.target for split in splits.values()])
         settings = [labels.index(label) for label, split in splits.items() for _ in split.target.ids]
-        owners, shares = [place[name] for name in target.ids], 1 / target.sizes.double() / target.p
+        owners, shares = [unit[name] for name in target.ids], 1 / target.sizes.double() / target.p
         owner, setting, share = (
             part[target.task_of_row].repeat_interleave(target.p)
             for part in (torch.tensor(owners), torch.tensor(settings), shares)

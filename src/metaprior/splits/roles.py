@@ -14,7 +14,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.seeds import generator_of
 from metaprior.tasks import Tasks
 
 ENOUGH_TO_JUDGE = 20
@@ -51,25 +50,24 @@ class Roles:
             raise DataError(f"task {twice[0]!r} is to judge by, and to train on or to stop by: its score is too good.")
 
 
-def k_folds(count: int, folds: int, seed: int) -> list[Fold]:
-    """Every task is judged once, by what was trained on all others but those of its fold."""
-    parts = torch.randperm(count, generator=generator_of(seed)).tensor_split(min(folds, count))
-    return [
-        Fold(torch.cat([other for other in parts if other is not part]).sort().values, part.sort().values)
-        for part in parts
-    ]
+def k_folds(tasks: Tasks, folds: int, seed: int) -> list[Fold]:
+    """Every task is judged once, by what was trained on all others but those of its fold; clusters stay together."""
+    order = tasks.shuffled(seed)
+    judged = [tasks.of_units(part) for part in order.tensor_split(min(folds, len(order)))]
+    everyone = torch.arange(len(tasks))
+    return [Fold(everyone[~torch.isin(everyone, part)], part) for part in judged]
 
 
-def one_fold(count: int, share: float, seed: int) -> Fold:
-    """This share of the tasks to judge by, one at least, and the rest to train on."""
-    held = min(max(round(share * count), 1), count - 1)
-    order = torch.randperm(count, generator=generator_of(seed))
-    return Fold(order[held:].sort().values, order[:held].sort().values)
+def one_fold(tasks: Tasks, share: float, seed: int) -> Fold:
+    """This share of the tasks or clusters to judge by, one at least, and the rest to train on."""
+    order = tasks.shuffled(seed)
+    held = min(max(round(share * len(order)), 1), len(order) - 1)
+    return Fold(tasks.of_units(order[held:]), tasks.of_units(order[:held]))
 
 
-def within(fold: Fold, share: float, seed: int) -> Fold:
+def within(fold: Fold, tasks: Tasks, share: float, seed: int) -> Fold:
     """A fold of the tasks that are trained on: whatever is chosen by it has not seen those that are judged by."""
-    inner = one_fold(len(fold.train), share, seed)
+    inner = one_fold(tasks.select(fold.train), share, seed)
     return Fold(fold.train[inner.train], fold.train[inner.judge])
 
 
@@ -97,13 +95,15 @@ def spare(count: int) -> float | None:
 
 def roles_of(tasks: Tasks, seed: int, among: Sequence[int] | None = None) -> Roles:
     """Tasks for each role. Those to stop and to judge by come from `among` (positions; by default all)."""
-    free = torch.arange(len(tasks)) if among is None else torch.tensor(among, dtype=torch.int64)
-    order = free[torch.randperm(len(free), generator=generator_of(seed))]
-    if len(free) >= ENOUGH_TO_JUDGE:
-        count = max(round(0.1 * len(free)), LEAST)
-        stop, judge, _ = order.tensor_split([count, 2 * count])
+    places = torch.arange(len(tasks)) if among is None else torch.tensor(among, dtype=torch.int64)
+    free = tasks.select(places)
+    order = free.shuffled(seed)
+    if len(order) >= ENOUGH_TO_JUDGE:
+        count = max(round(0.1 * len(order)), LEAST)
+        first, second, _ = order.tensor_split([count, 2 * count])
     else:
-        stop, judge = order[: round((spare(len(free)) or 0.0) * len(free))], order[:0]
+        first, second = order[: round((spare(len(order)) or 0.0) * len(order))], order[:0]
+    stop, judge = (places[free.of_units(part)] for part in (first, second))
     train = torch.ones(len(tasks), dtype=torch.bool)
     train[torch.cat([stop, judge])] = False
     parts = [tasks.select(which.sort().values) if len(which) else None for which in (stop, judge)]

@@ -36,16 +36,25 @@ class LongTable(NamedTuple):
     dated: tuple[str, ...]
     clocks: tuple[str, ...]
     task_x: dict[str, list[Any]]  # in each column one value per task; None where it has none
+    cluster: list[Any] | None = None  # the same of the column of clusters
 
 
 def read_long(
-    table: Any, *, task: Names, x: Names, y: Names, task_x: str | Sequence[str | Covariate] = ()
+    table: Any,
+    *,
+    task: Names,
+    x: Names,
+    y: Names,
+    task_x: str | Sequence[str | Covariate] = (),
+    cluster: str | None = None,
 ) -> LongTable:
     """The tasks of a table in the order in which they first appear; a task's rows need not stand together."""
     frame = _frame(table)
     about = [one if isinstance(one, Covariate) else Covariate(one) for one in _several(task_x)]
     columns = Columns(_names(task), _names(x), _names(y), tuple(about))
     _check_columns(frame, columns)
+    if cluster is not None:
+        check_known([cluster], frame.columns, "the table has")
     frame = with_dates(frame, columns.x)
     owner, ids = _owners(frame, columns.task)
     pa.default_memory_pool().release_unused()  # naming the tasks takes more than the column has
@@ -55,8 +64,9 @@ def read_long(
     x_values, y_values = (_numbers(frame, names, order) for names in (columns.x, columns.y))
     rows = Rows(x_values, y_values, owner if together else owner[order], ids, columns, order)
     whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
+    groups = None if cluster is None else _of_tasks(frame, cluster, owner, ids, "cluster")
     dated, clocks = (tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times))
-    return LongTable(rows, dated, clocks, whole)
+    return LongTable(rows, dated, clocks, whole, groups)
 
 
 def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:
@@ -69,14 +79,14 @@ def _several(names: str | Sequence[str | Covariate]) -> list[str | Covariate]:
     return [names] if isinstance(names, (str, Covariate)) else list(names)
 
 
-def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[Any]) -> list[Any]:
+def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[Any], role: str = "task") -> list[Any]:
     """The one value that each task has in a column, None where it has none; where it has two, that is an error."""
     array = _arrow(frame, name)
     if array is None:
-        raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
+        raise DataError(f"{role} column {name!r} mixes kinds of values; give all of its values one type.")
     dtype = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if not (_is_date(dtype) or _is_numeric(dtype) or _is_text(dtype)):
-        raise DataError(f"task column {name!r} holds {dtype}; use numbers, dates or text.")
+        raise DataError(f"{role} column {name!r} holds {dtype}; use numbers, dates or text.")
     empty = array.is_null(nan_is_null=pa.types.is_floating(dtype)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~empty)
     some = array.take(pa.array(rows))
@@ -88,8 +98,8 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
         task, tasks = owner[rows[differs[0]]], len(np.unique(owner[rows[differs]]))
         two = f"{values[first[task]]!r} and {values[codes[differs[0]]]!r}"
         raise DataError(
-            f"task column {name!r} is not constant within {tasks} of {len(ids)} tasks (task {ids[task]!r} has {two}): "
-            "make it an input column (x)."
+            f"{role} column {name!r} is not constant within {tasks} of {len(ids)} tasks (task {ids[task]!r} has "
+            f"{two}): " + ("make it an input column (x)." if role == "task" else "a task belongs to one cluster.")
         )
     return [values[code] if code >= 0 else None for code in first.tolist()]
 

@@ -24,6 +24,10 @@ LARGEST = 1e75
 """Of targets that are to be scored."""
 
 
+LEAST_CLUSTERS = 3
+"""Of which one can be held out to judge by, one to stop by, and one to learn from."""
+
+
 class Task(NamedTuple):
     """One task: its id, its inputs and its targets."""
 
@@ -46,7 +50,8 @@ class Tasks:
     Build one with `from_pairs` or `from_table`. Tensors are float64 and the container's own: treat them as
     read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days, and
     `clocks` those that are times of day.
-    `covariates` are what is known of each task as a whole, as numbers (see `with_task_x`).
+    `covariates` are what is known of each task as a whole, as numbers (see `with_task_x`). `clusters` are numbers of
+    the groups in which tasks share a fate (see `with_clusters`).
     """
 
     x: Float[Tensor, "N d"]
@@ -58,6 +63,7 @@ class Tasks:
     dated: tuple[str, ...] = ()
     clocks: tuple[str, ...] = ()
     covariates: Float[Tensor, "m c"] | None = None
+    clusters: Int[Tensor, " m"] | None = None
 
     @staticmethod
     def from_pairs(
@@ -117,19 +123,25 @@ class Tasks:
         x: Names,
         y: Names,
         task_x: str | Sequence[str | Covariate] = (),
+        cluster: str | None = None,
         missing: Missing = "error",
     ) -> Tasks:
         """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names.
 
         task_x: columns that say something of the task as a whole, such as age or diet: constant within each task.
+        cluster: a column of groups of tasks that share a fate, such as the school of a pupil (see `with_clusters`).
         """
         check_missing_option(missing)
-        found = read_long(table, task=task, x=x, y=y, task_x=task_x)
+        found = read_long(table, task=task, x=x, y=y, task_x=task_x, cluster=cluster)
         tasks = _assembled(found.rows, missing)
         said = [f"column {name!r}: dates, in {DAYS}" for name in found.dated]
         said += [f"column {name!r}: times of day, in days (noon is 0.5)" for name in found.clocks]
         tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated, clocks=found.clocks)
-        return _with_task_columns(tasks, found, missing) if found.task_x else tasks
+        tasks = _with_task_columns(tasks, found, missing) if found.task_x else tasks
+        if found.cluster is None:
+            return tasks
+        place = {name: i for i, name in enumerate(found.rows.ids)}
+        return tasks.with_clusters([found.cluster[place[name]] for name in tasks.ids])
 
     def at_points(self, x: Any) -> Tasks:
         """The same tasks with one array of points for each of them and no targets: where to predict."""
@@ -155,7 +167,42 @@ class Tasks:
             offsets=offsets_of(torch.cat([part.sizes for part in parts])),
             ids=tuple(name for part in parts for name in part.ids),
             covariates=about,
+            clusters=None if first.clusters is None else torch.cat([part.clusters for part in parts]),  # type: ignore[misc]
         )
+
+    def with_clusters(self, labels: Sequence[Any]) -> Tasks:
+        """The same tasks in groups that share a fate: plots of one field, pupils of one school. A label for each task.
+
+        Whole groups are then held out wherever tasks are, so that what is learned, chosen and told holds for tasks of
+        new groups.
+        """
+        if len(labels) != len(self):
+            raise DataError(f"{len(labels)} clusters for {len(self)} tasks: give one for each.")
+        lacking = [name for name, label in zip(self.ids, labels, strict=True) if label is None or label != label]
+        if lacking:
+            raise DataError(f"{len(lacking)} tasks have no cluster (the first is {lacking[0]!r}): give every task one.")
+        codes = {label: k for k, label in enumerate(dict.fromkeys(labels))}
+        if len(codes) < LEAST_CLUSTERS:
+            raise DataError(
+                f"{len(codes)} cluster{'s' * (len(codes) != 1)}: some are held out to judge by and some to stop by, so "
+                f"give {LEAST_CLUSTERS} or more, or leave them out."
+            )
+        return replace(self, clusters=torch.tensor([codes[label] for label in labels]))
+
+    @cached_property
+    def units(self) -> Int[Tensor, " m"]:
+        """What each task is held out together with: the number of its cluster, or its own where it has none."""
+        alone = self.clusters is None or bool((self.clusters == self.clusters[:1]).all())
+        return torch.arange(len(self)) if alone or self.clusters is None else self.clusters
+
+    def shuffled(self, seed: int) -> Int[Tensor, " u"]:
+        """The units in random order: what is held out is taken from the front."""
+        units: Tensor = self.units.unique()
+        return units[torch.randperm(len(units), generator=generator_of(seed))]
+
+    def of_units(self, which: Int[Tensor, " u"]) -> Int[Tensor, " k"]:
+        """The positions of the tasks of some units."""
+        return torch.nonzero(torch.isin(self.units, which))[:, 0]
 
     def with_task_x(self, columns: Mapping[str, Sequence[Any]], known: Sequence[Covariate] = ()) -> Tasks:
         """The same tasks with what is known of each as a whole: a value per task in each column, numbers or text.
@@ -233,8 +280,9 @@ class Tasks:
         chosen = chosen % max(len(self), 1)
         rows, offsets = self.rows_of(chosen), offsets_of(self.sizes[chosen])
         ids = tuple(self.ids[i] for i in chosen.tolist())
-        covariates = None if self.covariates is None else self.covariates[chosen]
-        return replace(self, x=self.x[rows], y=self.y[rows], offsets=offsets, ids=ids, covariates=covariates)
+        about, groups = (None if part is None else part[chosen] for part in (self.covariates, self.clusters))
+        x, y = self.x[rows], self.y[rows]
+        return replace(self, x=x, y=y, offsets=offsets, ids=ids, covariates=about, clusters=groups)
 
     def rows_of(self, which: Int[Tensor, " k"]) -> Int[Tensor, " n"]:
         """The rows of some tasks, task by task."""
@@ -243,14 +291,14 @@ class Tasks:
         return torch.arange(int(offsets[-1])) + torch.repeat_interleave(self.offsets[which] - offsets[:-1], sizes)
 
     def split(self, fraction: float, seed: int) -> tuple[Tasks, Tasks]:
-        """Two random disjoint parts: this fraction of the tasks (at least one), and the rest."""
+        """Two random disjoint parts: this fraction of the tasks or clusters (at least one), and the rest."""
         if not 0 < fraction < 1:
             raise OptionError(f"fraction={fraction} must lie between 0 and 1.")
         if len(self) < 2:
             raise DataError(f"{len(self)} task cannot be split in two; give more tasks.")
-        count = min(max(round(fraction * len(self)), 1), len(self) - 1)
-        order = torch.randperm(len(self), generator=generator_of(seed))
-        return self.select(order[:count].sort().values), self.select(order[count:].sort().values)
+        order = self.shuffled(seed)
+        count = min(max(round(fraction * len(order)), 1), len(order) - 1)
+        return self.select(self.of_units(order[:count])), self.select(self.of_units(order[count:]))
 
     def context_target(
         self,
@@ -331,16 +379,21 @@ def as_tasks(
     x: Names | None = None,
     y: Names | None = None,
     task_x: str | Sequence[str | Covariate] = (),
+    clusters: str | Sequence[Any] | None = None,
     missing: Missing = "error",
 ) -> Tasks:
     """Tasks as they are, or from a long table with the names of its columns."""
     if isinstance(given, Tasks):
         if task_x:
             raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")
-        return given
+        if isinstance(clusters, str):
+            raise DataError("clusters names a column of a table; for Tasks give a label for each of them.")
+        return given if clusters is None else given.with_clusters(clusters)
+    if clusters is not None and not isinstance(clusters, str):
+        raise DataError("the clusters of a table are one of its columns: give its name.")
     if task is None or x is None or y is None:
         raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
-    return Tasks.from_table(given, task=task, x=x, y=y, task_x=task_x, missing=missing)
+    return Tasks.from_table(given, task=task, x=x, y=y, task_x=task_x, cluster=clusters, missing=missing)
 
 
 def _assembled(rows: Rows, missing: Missing) -> Tasks:
