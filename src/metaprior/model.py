@@ -18,14 +18,14 @@ from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import State, load_method
 from metaprior.frames import Wanted, predict_table
-from metaprior.inference import Conditional, KeptMethod, Method, Posterior
+from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
 from metaprior.learning import Training
 from metaprior.methods import LearnedPrior
 from metaprior.options import states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
-from metaprior.tasks import Missing, Scaler, Tasks, as_tasks, check_task_x
+from metaprior.tasks import Missing, Scaler, Support, Tasks, as_tasks, check_task_x
 
 
 class MetaGP(KeptMethod):
@@ -72,6 +72,8 @@ class MetaGP(KeptMethod):
         y: str | Sequence[str] | None = None,
         task_x: str | Sequence[str] = (),
         clusters: str | Sequence[Any] | None = None,
+        support: Support | None = None,
+        integer: bool | Sequence[str] = False,
         missing: Missing = "error",
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
@@ -81,10 +83,22 @@ class MetaGP(KeptMethod):
         task_x: columns that say something of a task as a whole, such as age or diet, for mean and kernel to use.
         clusters: a column, or a label for each of the `Tasks`: groups that share a fate, such as the school of a pupil.
         They are held out whole, so that choice and bounds are right for tasks of new groups.
+        support: the least and the greatest value that targets can have, `(0, None)`; integer: whether they are whole
+        numbers. Means, bounds and draws are possible values then (see `Tasks.with_possible`).
         start: a fitted model to go on from, with its scaling. checkpoint: a file in which the training is kept while it
         runs; where there is one of the same training, it goes on there.
         """
-        given = as_tasks(tasks, task=task, x=x, y=y, task_x=task_x, clusters=clusters, missing=missing)
+        given = as_tasks(
+            tasks,
+            task=task,
+            x=x,
+            y=y,
+            task_x=task_x,
+            clusters=clusters,
+            support=support,
+            integer=integer,
+            missing=missing,
+        )
         if given is not tasks:
             _warn(note for note in given.notes if note.startswith("dropped"))
         method = self._make()
@@ -120,8 +134,13 @@ class MetaGP(KeptMethod):
                 raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
         if known.task_x:
             check_task_x(known.task_x, context)
-        conditional: Conditional[Posterior] = self.method_.condition(context)
+        conditional: Conditional[Posterior] = self._within(self.method_).condition(context)
         return conditional
+
+    def _within(self, method: Method) -> Method:
+        """A method whose predictions are possible values of the targets."""
+        possible = self.trained_on_.possible
+        return WithinPossible(method, possible) if possible else method
 
     def _one_task(self, x: Any, y: Any, task_x: Mapping[str, Any] | None) -> Tasks:
         columns = self.trained_on_.columns
@@ -167,8 +186,7 @@ class MetaGP(KeptMethod):
     @property
     def fallback_(self) -> Method:
         """What predicts a task from its own points alone, where the prior does not suit it."""
-        found: Method = self.method_.fallback_
-        return found
+        return self._within(self.method_.fallback_)
 
     def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
         """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units.

@@ -113,6 +113,15 @@ ClusterOption = Annotated[
         "that everything told holds for tasks of new groups.",
     ),
 ]
+SupportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--support",
+        help="What the target can be: 0, (0 or more), 0,1 or 3,15; of one of several targets: wind=0, (and again for "
+        "others). Means, bounds and draws stay within it.",
+    ),
+]
+IntegerOption = Annotated[bool, typer.Option("--integer", help="The target is a whole number.")]
 DelimiterOption = Annotated[str | None, typer.Option(help="Of a text file; default what its header has: , tab ; or |.")]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")]
@@ -131,6 +140,8 @@ def fit(
     y: YOption = None,
     task_x: TaskXOption = None,
     cluster: ClusterOption = None,
+    support: SupportOption = None,
+    integer: IntegerOption = False,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
     mean: Annotated[
         str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
@@ -166,7 +177,8 @@ def fit(
     columns = named_columns(table, task, x, y, task_x)
     if start is not None:
         columns = columns_of_start(columns, start)
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
+    known = {"cluster": cluster, "support": support or (), "integer": integer}
+    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
     effort = {"budget": budget, "thorough": thorough}
     gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
 from metaprior.output import check_file, same_file
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
-from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, check_targets
+from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, check_targets, read_support
 
 
 class Screen:
@@ -76,18 +76,28 @@ def named_columns(table: str, task: str | None, x: str | None, y: str | None, ta
 
 
 def read_tasks(
-    table: str, columns: Columns, *, missing: str, delimiter: str | None, screen: Screen, cluster: str | None = None
+    table: str,
+    columns: Columns,
+    *,
+    missing: str,
+    delimiter: str | None,
+    screen: Screen,
+    cluster: str | None = None,
+    support: Sequence[str] = (),
+    integer: bool = False,
 ) -> Tasks:
     """A table as tasks, and a word on what was seen."""
     named = {*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)}
     more = () if cluster is None or cluster in named else (cluster,)  # read as what names a task is: 7 and 007 are two
     found = read_table(table, columns._replace(task=(*columns.task, *more)), delimiter)
     tasks = Tasks.from_table(found, **columns._asdict(), cluster=cluster, missing=missing)  # type: ignore[arg-type]
+    tasks = tasks.with_possible(read_support(support, columns.y), integer)
     check_targets(tasks)
     x, y = ", ".join(columns.x), ", ".join(columns.y)
     about = f", given {', '.join(map(described, tasks.columns.task_x))}" if tasks.columns.task_x else ""
     if tasks.clusters is not None:
         about += f"; {len(tasks.clusters.unique()):,} clusters ({cluster}), held out whole"
+    about += "".join(f"; {name}: {one}" for name, one in zip(columns.y, tasks.possible, strict=False) if str(one))
     sizes = tasks.sizes
     screen.say(
         f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "

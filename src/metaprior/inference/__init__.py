@@ -20,6 +20,7 @@ from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional, GaussianPosterior
 from metaprior.inference.method import KeptMethod, Method
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
+from metaprior.inference.possible import PossibleConditional, PossiblePosterior, WithinPossible
 from metaprior.inference.posterior import Interval, Posterior
 from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
@@ -30,9 +31,8 @@ __all__ = [
     "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional", "ContextBatch",
     "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior",
     "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior",
-    "Posterior", "StackedTasks", "StudentConditional", "StudentPosterior", "UserConditional", "UserPosterior",
-    "WarpedConditional", "WarpedPosterior", "at_inputs", "check_fits", "condition", "condition_many", "conditioned",
-    "covariance_matrix",
-    "evidence", "evidences", "factor", "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence",
-    "summed_evidence", "task_evidence",
+    "PossibleConditional", "PossiblePosterior", "Posterior", "StackedTasks", "StudentConditional", "StudentPosterior",
+    "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible", "at_inputs",
+    "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence", "evidences", "factor",
+    "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence", "summed_evidence", "task_evidence",
 ]  # fmt: skip

@@ -144,6 +144,9 @@ class Question(NamedTuple):
             raise DataError("a held-out value is impossible under it.")
         half = self.values.step.view_as(y) / 2
         below, above = (posterior.cdf(y - half), posterior.cdf(y + half)) if bool(half.any()) else (cdf, cdf)
+        if self.target.possible:  # what lies beyond an end is recorded as the end
+            lower, upper, _ = (torch.tensor(part).double() for part in zip(*self.target.possible, strict=True))
+            below, above = torch.where(y - half < lower, 0.0, below), torch.where(y + half > upper, 1.0, above)
         evidence = torch.full((len(self.context),), torch.nan, dtype=torch.float64)
         if conditional.evidence is not None:
             evidence = conditional.evidence.total.detach()

@@ -17,6 +17,7 @@ from metaprior.seeds import generator_of
 from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, check_shapes, names_of
 from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
+from metaprior.tasks.possible import Possible, Support, check_possible, possible_values
 from metaprior.tasks.rows import Rows
 from metaprior.tasks.tables import DAYS, LongTable, Names, read_long
 
@@ -51,7 +52,8 @@ class Tasks:
     read-only. `notes` says what was left out when it was built; `dated` names the inputs that are dates, in days, and
     `clocks` those that are times of day.
     `covariates` are what is known of each task as a whole, as numbers (see `with_task_x`). `clusters` are numbers of
-    the groups in which tasks share a fate (see `with_clusters`).
+    the groups in which tasks share a fate (see `with_clusters`). `possible` is what the targets can be (see
+    `with_possible`); empty if anything.
     """
 
     x: Float[Tensor, "N d"]
@@ -64,6 +66,7 @@ class Tasks:
     clocks: tuple[str, ...] = ()
     covariates: Float[Tensor, "m c"] | None = None
     clusters: Int[Tensor, " m"] | None = None
+    possible: tuple[Possible, ...] = ()
 
     @staticmethod
     def from_pairs(
@@ -188,6 +191,25 @@ class Tasks:
                 f"give {LEAST_CLUSTERS} or more, or leave them out."
             )
         return replace(self, clusters=torch.tensor([codes[label] for label in labels]))
+
+    def with_possible(self, support: Support | None = None, integer: bool | Sequence[str] = False) -> Tasks:
+        """The same tasks with what is known of their targets: `support=(0, None)` is 0 or more, `(3, 15)` from 3 to 15.
+
+        integer: whether they are whole numbers. Of several targets, give support by name, `{"wind": (0, None)}`, and
+        the names of those that are whole. Predictions stay within what is possible.
+        """
+        possible = possible_values(self.columns.y, support, integer)
+        rows = []
+        for one, column in zip(possible, self.y.unbind(1), strict=False):
+            bad = (column < one.lower) | (column > one.upper) | ((column != column.round()) & one.whole)
+            rows.append([(self._where(row), float(column[row])) for row in torch.nonzero(bad)[:, 0].tolist()])
+        check_possible(possible, self.columns.y if possible else (), rows)
+        return replace(self, possible=possible)
+
+    def _where(self, row: int) -> str:
+        """A row of the container, as a user would find it."""
+        task = int(self.task_of_row[row])
+        return f"row {row - int(self.offsets[task]) + 1} of task {self.ids[task]!r}"
 
     @cached_property
     def units(self) -> Int[Tensor, " m"]:
@@ -380,9 +402,14 @@ def as_tasks(
     y: Names | None = None,
     task_x: str | Sequence[str | Covariate] = (),
     clusters: str | Sequence[Any] | None = None,
+    support: Support | None = None,
+    integer: bool | Sequence[str] = False,
     missing: Missing = "error",
 ) -> Tasks:
     """Tasks as they are, or from a long table with the names of its columns."""
+    if support is not None or integer:
+        plain = as_tasks(given, task=task, x=x, y=y, task_x=task_x, clusters=clusters, missing=missing)
+        return plain.with_possible(support, integer)
     if isinstance(given, Tasks):
         if task_x:
             raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")

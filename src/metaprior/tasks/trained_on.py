@@ -16,6 +16,7 @@ from torch import Tensor
 from metaprior.errors import DataError
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
+from metaprior.tasks.possible import Possible
 from metaprior.tasks.tasks import Tasks
 
 DIGEST = 8
@@ -38,6 +39,7 @@ class TrainedOn:
     typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
     task_x_range: tuple[tuple[float, float], ...] = ()  # of the same
     clocks: tuple[str, ...] = ()  # input columns that are times of day
+    possible: tuple[Possible, ...] = ()  # what the targets can be; empty: anything
 
     @staticmethod
     def of(tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False) -> TrainedOn:
@@ -62,13 +64,14 @@ class TrainedOn:
         sizes = (counts[2], counts[3])
         return TrainedOn(
             *(tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes),
-            *(tasks.dated, typical, reach, tasks.clocks),
+            *(tasks.dated, typical, reach, tasks.clocks, tasks.possible or (earlier.possible if earlier else ())),
         )
 
     def and_of(self, others: Tasks) -> TrainedOn:
         """The same with other tasks that had a say in it: those that it was stopped by."""
         both = TrainedOn.of(others, self, task_x=bool(self.columns.task_x))
-        return replace(both, columns=self.columns, dated=self.dated, clocks=self.clocks, typical=self.typical)
+        known = {"columns": self.columns, "dated": self.dated, "clocks": self.clocks, "typical": self.typical}
+        return replace(both, **known, possible=self.possible)  # type: ignore[arg-type]
 
     def task_numbers(self) -> list[tuple[int, str, float, float]]:
         """Of each covariate that is a number: its place among a task's numbers, its name and its range."""
@@ -124,6 +127,7 @@ class TrainedOn:
             "clocks": self.clocks,
             "typical": self.typical,
             "task_x_range": self.task_x_range,
+            "possible": [[one.lower.hex(), one.upper.hex(), one.whole] for one in self.possible],
         }
 
     @staticmethod
@@ -136,8 +140,12 @@ class TrainedOn:
         counts, typical = (found["tasks"], found["rows"]), tuple(found.get("typical", ()))
         reach = tuple((low, high) for low, high in found.get("task_x_range", ()))
         clocks = tuple(found.get("clocks", ()))
+        possible = tuple(
+            Possible(float.fromhex(low), float.fromhex(high), bool(whole))
+            for low, high, whole in found.get("possible", ())
+        )
         return TrainedOn(
-            columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach, clocks
+            *(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach, clocks, possible)
         )
 
 

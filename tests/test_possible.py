@@ -1,0 +1,171 @@
+"""What is known of a target: bounds, draws and means are possible values, and densities are those of recorded ones."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from metaprior import DataError, MetaGP, OptionError, Tasks, UnknownNameError
+from metaprior.inference import IndependentGaussians, PossiblePosterior
+from metaprior.scoring import score
+from metaprior.tasks import Possible, read_support, resolution
+from tests.test_tool import run
+
+MEANS, SDS = torch.tensor([[-0.4], [0.3], [0.97], [5.0]]).double(), torch.tensor([[0.5], [0.1], [0.3], [2.0]]).double()
+
+
+def posterior(*possible, means=MEANS, sds=SDS):
+    points = Tasks.from_inputs([np.arange(float(len(means)))])
+    return PossiblePosterior.of(IndependentGaussians(points, means, sds), possible)
+
+
+def draws_of(found, count=200_000):
+    return found.samples(count, 0)
+
+
+@pytest.mark.parametrize(
+    "one", [Possible(0.0, 1.0), Possible(0.0, math.inf), Possible(-math.inf, 1.0), Possible(0.0, 7.0, True)]
+)
+def test_everything_is_that_of_its_draws(one):
+    found = posterior(one)
+    drawn = draws_of(found)
+    assert ((drawn >= one.lower) & (drawn <= one.upper)).all()
+    assert found.mean.numpy() == pytest.approx(drawn.mean(0).numpy(), abs=0.02)
+    assert found.sd.numpy() == pytest.approx(drawn.std(0).numpy(), abs=0.02)
+    for value in (0.0, 0.4, 1.0, 3.0):
+        expected = (drawn <= value).double().mean(0)
+        assert found.cdf(torch.full_like(MEANS, value)).numpy() == pytest.approx(expected.numpy(), abs=0.005)
+    lower, upper = found.interval(0.9)
+    inside = ((drawn >= lower) & (drawn <= upper)).double().mean(0)
+    assert (inside > 0.895).all()  # more, where an end or a whole number holds much
+    assert ((lower >= one.lower) & (upper <= one.upper)).all()
+    y = torch.tensor([[0.0], [0.3], [1.0], [1.0]]).double()
+    y = y.round() if one.whole else y
+    apart = (drawn[:100_000] - drawn[100_000:]).abs().mean(0)
+    expected = (drawn - y).abs().mean(0) - 0.5 * apart
+    assert found.crps(y).numpy() == pytest.approx(expected.numpy(), abs=0.02)
+
+
+def test_the_density_of_a_whole_number_is_its_probability_and_all_of_them_are_one():
+    found = posterior(Possible(0.0, 7.0, True))
+    drawn = draws_of(found)
+    total = torch.zeros_like(MEANS)
+    for value in range(8):
+        density = found.log_density(torch.full_like(MEANS, float(value)))
+        assert density.exp().numpy() == pytest.approx((drawn == value).double().mean(0).numpy(), abs=0.005)
+        total += density.exp()
+    assert total.numpy() == pytest.approx(np.ones((4, 1)))
+    assert (found.log_density(torch.full_like(MEANS, 2.5)) == -math.inf).all()
+    assert (found.log_density(torch.full_like(MEANS, 8.0)) == -math.inf).all()
+
+
+def test_inside_a_density_is_what_it_was_and_outside_there_is_none():
+    found = posterior(Possible(0.0, 1.0))
+    inside = torch.full_like(MEANS, 0.6)
+    assert torch.equal(found.log_density(inside), found.posterior.log_density(inside))
+    assert (found.log_density(inside + 1.0) == -math.inf).all()
+    at_end = found.log_density(torch.ones_like(MEANS)).exp()
+    assert (at_end >= 1 - found.posterior.cdf(torch.ones_like(MEANS))).all()
+    assert torch.allclose(found.joint_log_density(inside), found.posterior.joint_log_density(inside))
+
+
+def test_of_large_numbers_rounding_does_not_matter():
+    found = posterior(Possible(0.0, math.inf, True), means=1e4 * MEANS.abs(), sds=1e3 * SDS)
+    assert torch.equal(found.mean[1:], found.posterior.mean[1:])
+    y = (1e4 * MEANS.abs()).round()
+    assert found.crps(y)[1:].numpy() == pytest.approx(found.posterior.crps(y)[1:].numpy(), rel=1e-2)
+
+
+def test_the_function_is_cut_and_not_rounded():
+    found = posterior(Possible(0.0, 7.0, True)).function
+    assert float(found.quantiles([0.5])[0, 1]) == pytest.approx(0.3)
+    assert float(found.quantiles([0.5])[0, 0]) == 0.0
+
+
+def doses(seed=0, count=20):
+    """Concentrations near 0 and counts from 0 to 4."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(count):
+        level = rng.normal(0.3, 0.3)
+        for x in np.linspace(0, 1, 8):
+            dose = max(level + 0.3 * np.sin(6 * x) + 0.1 * rng.normal(), 0.0)
+            rows.append({"who": i, "x": x, "dose": dose, "count": float(np.clip(round(3 * dose), 0, 4))})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("y", "known"), [("dose", {"support": (0, None)}), ("count", {"support": (0, 4), "integer": True})]
+)
+def test_a_model_predicts_possible_values_and_keeps_that_in_its_file(tmp_path, y, known):
+    table = doses()
+    columns = {"task": "who", "x": "x", "y": y}
+    gp = MetaGP(rungs=["shared gp", "fpca"], progress=False).fit(table, **columns, **known)
+    gp.save(tmp_path / "m.metaprior")
+    context, target = Tasks.from_table(doses(7), **columns).context_target(3, 0)
+    for model in (gp, MetaGP.load(tmp_path / "m.metaprior")):
+        found = model.predict(context, target)
+        lower, upper = found.interval(0.9)
+        drawn = found.samples(50, 0)
+        highest = known["support"][1] or math.inf
+        for values in (lower, upper, drawn, found.mean):
+            assert ((values >= 0) & (values <= highest)).all()
+        if known.get("integer"):
+            assert torch.equal(drawn, drawn.round())
+            assert torch.equal(upper, upper.round())
+        covers = float(((lower <= target.y) & (target.y <= upper)).double().mean())
+        assert covers > 0.85
+        assert (model.fallback_.predict(context, target).interval(0.9).lower >= 0).all()
+    plain = MetaGP(rungs=["shared gp", "fpca"], progress=False).fit(table, **columns)
+    assert (plain.predict(context, target).interval(0.9).lower < 0).any()  # or there would be nothing to keep in range
+    steps = resolution(Tasks.from_table(table, **columns))
+    gained = score(gp.predict(context, target), target, steps).summary("log_likelihood").mean
+    assert gained > score(plain.predict(context, target), target, steps).summary("log_likelihood").mean
+
+
+def test_values_that_are_said_to_be_impossible_are_told_with_their_rows():
+    table = doses()
+    tasks = Tasks.from_table(table, task="who", x="x", y=["dose", "count"])
+    with pytest.raises(DataError, match=r"'dose' is said to be 0\.5 or more, but .* \(row 1 of task 0\)"):
+        tasks.with_possible({"dose": (0.5, None)})
+    with pytest.raises(DataError, match="'dose' is said to be whole numbers"):
+        tasks.with_possible(integer=True)
+    assert tasks.with_possible({"dose": (0, None)}, integer=["count"]).possible == (
+        Possible(0.0, math.inf),
+        Possible(whole=True),
+    )
+    assert tasks.with_possible().possible == ()
+    for wrong in ((1, 0), (0, 0), ("a", 1), (0,)):
+        with pytest.raises(OptionError):
+            tasks.with_possible(wrong)
+    with pytest.raises(OptionError, match="the ends of whole numbers are whole"):
+        tasks.with_possible({"count": (0.5, None)}, integer=["count"])
+    with pytest.raises(UnknownNameError, match="dosis"):
+        tasks.with_possible({"dosis": (0, None)})
+
+
+def test_what_the_tool_reads_as_support():
+    assert read_support(["0,"], ["a", "b"]) == {"a": (0.0, None), "b": (0.0, None)}
+    assert read_support(["0,1", "b=,5"], ["a", "b"]) == {"a": (0.0, 1.0), "b": (None, 5.0)}
+    assert read_support([], ["a"]) is None
+    for wrong in ("0", ",", "0,1,2", "a,b", ""):
+        with pytest.raises(OptionError, match="--support"):
+            read_support([wrong], ["a"])
+
+
+def test_the_tool_knows_what_is_possible(tmp_path):
+    table, model, out = tmp_path / "doses.csv", tmp_path / "m.metaprior", tmp_path / "predictions.csv"
+    doses().to_csv(table, index=False)
+    columns = ("--task", "who", "--x", "x", "--y", "count")
+    said = run("fit", table, *columns, "--support", "0,4", "--integer", "--budget", "0", "--out", model).stderr
+    assert "count: whole numbers 0 to 4" in said
+    run("predict", model, table, "--at", "0:1:0.1", "--samples", "3", "--out", out)
+    found = pd.read_csv(out)
+    assert found[["mean", "lower", "upper"]].ge(0).all(axis=None)
+    assert found[["mean", "lower", "upper"]].le(4).all(axis=None)
+    draws = found[[name for name in found if name.startswith("sample")]]
+    assert draws.eq(draws.round()).all(axis=None)
+    refused = run("fit", table, *columns, "--support", "1,4", "--out", model, "--overwrite", fails=True)
+    assert "is said to be 1 to 4" in str(refused.exception)
