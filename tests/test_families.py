@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from metaprior import FPCA, Auto, Combination, HyperPosterior, LearnedPrior, Method, Mixture, Posterior, Tasks, Warped
-from metaprior.inference import CalibratedConditional, Calibration, Gathered, GaussianMarginals, InUnits
-from metaprior.methods import GPPerTask, LastValue
-from metaprior.tasks import Scaler
+from metaprior.inference import CalibratedConditional, Calibration, Gathered, GaussianMarginals, InUnits, WithinPossible
+from metaprior.methods import GPPerTask, HierarchicalGP, LastValue
+from metaprior.tasks import Possible, Scaler
 
 CALIBRATION = Calibration((0.5, 1.2, 1.7, 2.3))
 """Narrow in the middle, wide outside: what it does to a skewed distribution moves its mean."""
@@ -80,6 +80,8 @@ FAMILIES = {
     "members": lambda: HyperPosterior(members=2, **{k: v for k, v in QUICK.items() if k != "progress"}),
     "combination": lambda: Combination([FPCA(size=5, rank=2), GPPerTask()], [0.6, 0.4]),
     "calibrated": lambda: Calibrated(learned()),
+    "hierarchy": lambda: HierarchicalGP(),
+    "what can be": lambda: WithinPossible(learned(), [Possible(-1e9, 1e9)]),  # where it is cut: tests/test_possible.py
 }
 
 COMPOSITIONS = {

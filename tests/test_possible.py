@@ -167,5 +167,7 @@ def test_the_tool_knows_what_is_possible(tmp_path):
     assert found[["mean", "lower", "upper"]].le(4).all(axis=None)
     draws = found[[name for name in found if name.startswith("sample")]]
     assert draws.eq(draws.round()).all(axis=None)
+    shown = run("show", model, "--pictures", tmp_path / "pictures").stdout
+    assert "can be whole numbers 0 to 4" in " ".join(shown.split())
     refused = run("fit", table, *columns, "--support", "1,4", "--out", model, "--overwrite", fails=True)
     assert "is said to be 1 to 4" in str(refused.exception)

@@ -230,7 +230,7 @@ def test_the_commands_take_them(tmp_path):
     assert len(pd.read_csv(out)) == 24
     assert "outside the range" not in found.output
     found = run(app, ["show", str(model), "--json"])
-    low, high = load(model).trained_on_.task_x_range[-1]  # of the tasks that were learned from
+    low, high = load(model).trained_on_.task_x.ranges[-1]  # of the tasks that were learned from
     assert chicks(30)["size"].min() <= low < high <= chicks(30)["size"].max()
     said = json.loads(found.stdout)["task inputs"]
     assert said.startswith(

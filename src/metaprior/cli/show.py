@@ -14,13 +14,14 @@ from metaprior.model import load
 from metaprior.output import check_folder
 from metaprior.report import drawn_before, is_model_page, model_figures, write_figure, write_model_page
 from metaprior.selection import Auto, portrait
-from metaprior.tasks import TrainedOn
+from metaprior.tasks import Possible, TrainedOn
 
 
 def show_model(path: str, folder: Path | None, screen: Screen, *, overwrite: bool = False) -> None:
     """What a model file holds, and a page of pictures."""
     gp = load(path)
     method, trained_on = gp.method_, gp.trained_on_
+    possible = trained_on.possible or [Possible()] * len(trained_on.columns.y)
     facts: dict[str, Any] = {
         "kind": method.saved_as,
         "structure": _structure(method),
@@ -30,8 +31,8 @@ def show_model(path: str, folder: Path | None, screen: Screen, *, overwrite: boo
         ),
         **({"task inputs": _task_inputs(trained_on)} if trained_on.columns.task_x else {}),
         "target columns": ", ".join(
-            f"{name} ({low:g} to {high:g})"
-            for name, (low, high) in zip(trained_on.columns.y, trained_on.y_range, strict=True)
+            f"{name} ({low:g} to {high:g}{f'; can be {one}' if str(one) else ''})"
+            for name, (low, high), one in zip(trained_on.columns.y, trained_on.y_range, possible, strict=True)
         ),
         "trained on": f"{trained_on.tasks:,} tasks, {trained_on.rows:,} rows, {trained_on.sizes[0]} to "
         f"{trained_on.sizes[1]} points each",

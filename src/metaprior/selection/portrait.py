@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from metaprior.errors import DataError
+from metaprior.inference import WithinPossible
 from metaprior.methods import GPPerTask, PointMethod
 from metaprior.scoring import LEVELS, Scores
 from metaprior.selection.auto import Auto
@@ -52,7 +53,8 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
     curves: Curves = {}
     learned = method.method_ if isinstance(method, Auto) else method
     if len(trained_on.columns.x) == 1 and not isinstance(learned, (PointMethod, GPPerTask)):
-        curves |= _prior(learned, *trained_on.x_range[0], trained_on)
+        possible = trained_on.possible
+        curves |= _prior(WithinPossible(learned, possible) if possible else learned, *trained_on.x_range[0], trained_on)
     training = getattr(learned, "training_", None)
     if training is not None:
         curves["epochs"] = np.array([check.epoch for check in training.checks])
@@ -63,7 +65,7 @@ def portrait(method: Any, trained_on: TrainedOn) -> Curves:
 def _prior(method: Any, low: float, high: float, trained_on: TrainedOn) -> Curves:
     """What the method expects of a new task, before it is seen: of its first target; with covariates, on average."""
     x = torch.linspace(low, high, POINTS, dtype=torch.float64)[:, None]
-    p, typical = len(trained_on.columns.y), trained_on.typical
+    p, typical = len(trained_on.columns.y), trained_on.task_x.typical
     about = torch.tensor([typical], dtype=torch.float64) if typical else None
     points = replace(Tasks.from_inputs([x]), covariates=about, columns=trained_on.columns)
     posterior = method.predict(Tasks.empty(points.ids, 1, p), points).function

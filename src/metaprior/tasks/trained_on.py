@@ -7,7 +7,7 @@ import re
 import secrets
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import UInt8
@@ -23,6 +23,13 @@ DIGEST = 8
 """Bytes of a task's hash: enough to tell tasks apart. Ids that can be guessed can be tested: they are no secret."""
 
 
+class TaskNumbers(NamedTuple):
+    """Of each covariate of the tasks, as numbers: the mean over the tasks, and the range."""
+
+    typical: tuple[float, ...] = ()
+    ranges: tuple[tuple[float, float], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedOn:
     """Counts and ranges of the meta-tasks; their ids only as salted hashes."""
@@ -36,8 +43,7 @@ class TrainedOn:
     salt: str
     hashes: UInt8[Tensor, "m 8"]
     dated: tuple[str, ...] = ()  # input columns that are dates, in days
-    typical: tuple[float, ...] = ()  # mean over the tasks of each covariate, as numbers
-    task_x_range: tuple[tuple[float, float], ...] = ()  # of the same
+    task_x: TaskNumbers = TaskNumbers()  # noqa: RUF009
     clocks: tuple[str, ...] = ()  # input columns that are times of day
     possible: tuple[Possible, ...] = ()  # what the targets can be; empty: anything
 
@@ -59,26 +65,32 @@ class TrainedOn:
             counts[2], counts[3] = min(counts[2], earlier.sizes[0]), max(counts[3], earlier.sizes[1])
         known_of = tasks.covariates if tasks.covariates is not None else tasks.x[:0, :0]
         typical, reach = tuple(known_of.mean(0).tolist()), _ranges(known_of)
-        if earlier and earlier.task_x_range:
-            reach = _wider(earlier.task_x_range, reach)
+        if earlier and earlier.task_x.ranges:
+            reach = _wider(earlier.task_x.ranges, reach)
         sizes = (counts[2], counts[3])
         return TrainedOn(
             *(tasks.columns, counts[0], counts[1], sizes, ranges[0], ranges[1], salt, hashes),
-            *(tasks.dated, typical, reach, tasks.clocks, tasks.possible or (earlier.possible if earlier else ())),
+            *(
+                tasks.dated,
+                TaskNumbers(typical, reach),
+                tasks.clocks,
+                tasks.possible or (earlier.possible if earlier else ()),
+            ),
         )
 
     def and_of(self, others: Tasks) -> TrainedOn:
         """The same with other tasks that had a say in it: those that it was stopped by."""
         both = TrainedOn.of(others, self, task_x=bool(self.columns.task_x))
-        known = {"columns": self.columns, "dated": self.dated, "clocks": self.clocks, "typical": self.typical}
-        return replace(both, **known, possible=self.possible)  # type: ignore[arg-type]
+        about = both.task_x._replace(typical=self.task_x.typical)
+        known = {"columns": self.columns, "dated": self.dated, "clocks": self.clocks, "possible": self.possible}
+        return replace(both, **known, task_x=about)  # type: ignore[arg-type]
 
     def task_numbers(self) -> list[tuple[int, str, float, float]]:
         """Of each covariate that is a number: its place among a task's numbers, its name and its range."""
         found, place = [], 0
         for one in self.columns.task_x:
-            if not one.levels and self.task_x_range:
-                found.append((place, one.name, *self.task_x_range[place]))
+            if not one.levels and self.task_x.ranges:
+                found.append((place, one.name, *self.task_x.ranges[place]))
             place += one.width
         return found
 
@@ -125,8 +137,8 @@ class TrainedOn:
             "salt": self.salt,
             "dated": self.dated,
             "clocks": self.clocks,
-            "typical": self.typical,
-            "task_x_range": self.task_x_range,
+            "typical": self.task_x.typical,
+            "task_x_range": self.task_x.ranges,
             "possible": [[one.lower.hex(), one.upper.hex(), one.whole] for one in self.possible],
         }
 
@@ -145,7 +157,19 @@ class TrainedOn:
             for low, high, whole in found.get("possible", ())
         )
         return TrainedOn(
-            *(columns, *counts, sizes, x_range, y_range, found["salt"], hashes, dated, typical, reach, clocks, possible)
+            *(
+                columns,
+                *counts,
+                sizes,
+                x_range,
+                y_range,
+                found["salt"],
+                hashes,
+                dated,
+                TaskNumbers(typical, reach),
+                clocks,
+                possible,
+            )
         )
 
 
