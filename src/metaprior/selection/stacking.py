@@ -25,6 +25,9 @@ CLOSE = 1e-6
 LEAST_WEIGHT = 0.03
 """A method of less weight in a combination is left out of it."""
 
+SURELY = 2.0
+"""Standard errors by which a combination is less probable than one method alone, where that is taken instead."""
+
 TOLERATED = 0.02
 """Of the least squared error: how much more a combination may have in any case."""
 
@@ -99,7 +102,8 @@ def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, 
 
     A combination is asked for its mean too. So they move until its error is within a standard error of the least,
     or so little above it that nobody would mind; where a few tasks decide the error, it says little, and they stay.
-    A method of little weight has none in the end: what is judged is what would be kept.
+    A method of little weight has none in the end: what is judged is what would be kept. A combination that is surely
+    less probable than the best method alone, and has no lower error, is not made.
     """
     by_density = drawn_weights(densities(seen, values), values)
     means, by_error = _means(seen), error_weights(seen, values)
@@ -108,8 +112,19 @@ def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, 
         weights = (1 - step) * by_density + step * by_error
         more = summarise(values.per_task((means @ weights - values.y).square()) - least)
         if more.mean <= max(more.stderr or 0.0, TOLERATED * float(least.mean())):
-            return _pruned(weights)
-    return _pruned(by_error)
+            break
+    return _or_alone(_pruned(weights), seen, values)
+
+
+def _or_alone(weights: Float[Tensor, " k"], seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
+    """The weights, or the best method alone where it surely does better."""
+    found = densities(seen, values)
+    alone = torch.zeros_like(weights)
+    alone[torch.stack([values.per_task(column).mean() for column in found.unbind(1)]).argmax()] = 1.0
+    lost = summarise(values.per_task((found + alone.log()).logsumexp(1) - (found + weights.log()).logsumexp(1)))
+    errors = [values.per_task((_means(seen) @ each - values.y).square()).mean() for each in (alone, weights)]
+    worse = lost.stderr is not None and lost.mean > SURELY * lost.stderr and bool(errors[0] <= errors[1])
+    return alone if worse else weights
 
 
 def _pruned(weights: Float[Tensor, " k"]) -> Float[Tensor, " k"]:
