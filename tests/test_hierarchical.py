@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from metaprior import DataError, Tasks
+from metaprior import DataError, NumericalError, Tasks
 from metaprior.inference import MixtureConditional
 from metaprior.methods import HierarchicalGP, Warped
 from metaprior.methods.hierarchical import BETWEEN, CENTRES, FEW, FLOOR, LEVEL, _Hierarchies, _Said
@@ -175,6 +175,24 @@ def test_a_warped_one_is_as_good_on_values_that_were_bent():
     plain, warped = HierarchicalGP().fit(bent), Warped(HierarchicalGP()).fit(bent)
     gain = warped.predict(context, target).log_density(target.y) - plain.predict(context, target).log_density(target.y)
     assert float(gain.mean()) > 0.2
+
+
+def test_a_draw_that_has_no_evidence_is_left_out(monkeypatch):
+    plain = _Hierarchies.draws
+
+    def too_far(self, best, count):
+        draws, proposed = plain(self, best, count)
+        draws[0] = 400.0  # exp(800) is no number
+        return draws, proposed
+
+    monkeypatch.setattr(_Hierarchies, "draws", too_far)
+    method = HierarchicalGP().fit(curves(4, 0))
+    assert method.learned_.max() < 100
+    monkeypatch.setattr(
+        _Hierarchies, "draws", lambda self, best, count: (best[None] + 400.0, torch.zeros(1, len(best)))
+    )
+    with pytest.raises(NumericalError, match="no finite value"):
+        HierarchicalGP().fit(curves(4, 0))
 
 
 def test_what_it_cannot_learn_from_is_said():

@@ -10,6 +10,8 @@ import torch
 from metaprior import DataError, MetaGP, OptionError, Tasks, UnknownNameError
 from metaprior.inference import IndependentGaussians, PossiblePosterior
 from metaprior.scoring import score
+from metaprior.selection import Auto
+from metaprior.splits import random_sizes
 from metaprior.tasks import Possible, read_support, resolution
 from tests.test_tool import run
 
@@ -171,3 +173,10 @@ def test_the_tool_knows_what_is_possible(tmp_path):
     assert "can be whole numbers 0 to 4" in " ".join(shown.split())
     refused = run("fit", table, *columns, "--support", "1,4", "--out", model, "--overwrite", fails=True)
     assert "is said to be 1 to 4" in str(refused.exception)
+
+
+def test_trials_of_other_possible_values_are_not_gone_on_with():
+    tasks = Tasks.from_table(doses(), task="who", x="x", y="count")
+    auto = Auto(rungs=("shared gp",), progress=False)
+    plain, known = (auto._fingerprint(one, random_sizes([2])) for one in (tasks, tasks.with_possible((0, 4))))
+    assert plain != known

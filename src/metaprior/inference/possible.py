@@ -29,8 +29,8 @@ FAR, MANY = 5.0, 200
 class PossiblePosterior(Posterior):
     """What lies beyond the possible is as probable at its end: values are cut there, and rounded where they are whole.
 
-    So quantiles, draws and means are possible ones. A density is that of the recorded value: of a whole number, and of
-    an end, its probability.
+    So quantiles, draws and means are possible ones. A density is that of the recorded value: of a whole number its
+    probability; of an end its probability and the density there together, so that none is impossible.
     """
 
     posterior: Posterior

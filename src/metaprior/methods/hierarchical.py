@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from metaprior.arrays import Array
-from metaprior.errors import DataError, numerical
+from metaprior.errors import DataError, NumericalError, numerical
 from metaprior.files import State
 from metaprior.inference import (
     LOG_2PI,
@@ -134,6 +134,9 @@ class HierarchicalGP(KeptMethod):
             one.scaler_, one.range_ = scalers[k], (scaled[k].x.amin(0), scaled[k].x.amax(0))
             q, log_weights = len(centres[k]) + 1, proposed[:, k].double()
             log_weights = torch.stack([each.total[k] + each.belief[k] for each in found]) - log_weights
+            log_weights = torch.where(log_weights.isfinite(), log_weights, -torch.inf)  # a draw that went too far
+            if not bool(log_weights.isfinite().any()):
+                raise NumericalError("the evidence of the hierarchy has no finite value: are the targets constant?")
             kept = [j for j, weight in enumerate(log_weights.softmax(0).tolist()) if weight > NEGLIGIBLE]
             roots = [torch.linalg.cholesky(found[j].precision[k, :q, :q]) for j in kept]
             eye = torch.eye(q, dtype=torch.float64)

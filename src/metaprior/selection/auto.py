@@ -131,7 +131,7 @@ class Auto(KeptMethod):
     def _fingerprint(self, tasks: Tasks, contexts: Contexts) -> str:
         """Of everything that the rungs' scores depend on."""
         judged = [split.context for split in contexts(tasks).values()]
-        return fingerprint_of([tasks, *judged], self._names(tasks), self.seed, self.thorough)
+        return fingerprint_of([tasks, *judged], self._names(tasks), self.seed, self.thorough, tasks.possible)
 
     def _names(self, tasks: Tasks) -> list[str]:
         """The rungs to try; where tasks have covariates, what takes them in is tried without them first."""
