@@ -15,7 +15,7 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.mixtures import MixturePosterior
-from metaprior.inference.posterior import Nodes, Posterior, Weighed, moments, normal_nodes
+from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments, normal_nodes
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -111,32 +111,14 @@ class Calibration(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedPosterior(Posterior):
+class CalibratedPosterior(Around):
     """A posterior with its normal scores put right: `F'(y) = Φ(T(Φ⁻¹(F(y))))`, value by value.
 
     What ties points to each other stays: a draw of the posterior is moved, point by point, to where the calibrated
     distribution has it.
     """
 
-    posterior: Posterior
     calibration: Calibration
-
-    @property
-    def points(self) -> Tasks:  # type: ignore[override]
-        return self.posterior.points
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.posterior.shape
-
-    @property
-    def evidence(self) -> Evidence | None:  # type: ignore[override]
-        """The evidence of each task's context, where the method has one: nothing was put right before it was known."""
-        return self.posterior.evidence
-
-    @property
-    def jitter(self) -> float:  # type: ignore[override]
-        return self.posterior.jitter
 
     @property
     def function(self) -> CalibratedPosterior:

@@ -15,7 +15,7 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.method import Method
-from metaprior.inference.posterior import Nodes, Posterior, Weighed, moments
+from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments
 from metaprior.tasks import Possible, Tasks
 
 NOTHING = 1e-9
@@ -26,14 +26,13 @@ FAR, MANY = 5.0, 200
 
 
 @dataclass(frozen=True, eq=False)
-class PossiblePosterior(Posterior):
+class PossiblePosterior(Around):
     """What lies beyond the possible is as probable at its end: values are cut there, and rounded where they are whole.
 
     So quantiles, draws and means are possible ones. A density is that of the recorded value: of a whole number its
     probability; of an end its probability and the density there together, so that none is impossible.
     """
 
-    posterior: Posterior
     lower: Float[Tensor, " p"]
     upper: Float[Tensor, " p"]
     whole: Bool[Tensor, " p"]
@@ -42,22 +41,6 @@ class PossiblePosterior(Posterior):
     def of(posterior: Posterior, possible: Sequence[Possible]) -> PossiblePosterior:
         lower, upper, whole = (torch.tensor(part) for part in zip(*possible, strict=True))
         return PossiblePosterior(posterior, lower.double(), upper.double(), whole)
-
-    @property
-    def points(self) -> Tasks:  # type: ignore[override]
-        return self.posterior.points
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.posterior.shape
-
-    @property
-    def evidence(self) -> Evidence | None:  # type: ignore[override]
-        return self.posterior.evidence
-
-    @property
-    def jitter(self) -> float:  # type: ignore[override]
-        return self.posterior.jitter
 
     @property
     def function(self) -> PossiblePosterior:

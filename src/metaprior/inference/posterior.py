@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -136,6 +137,30 @@ class Posterior(ABC):
         if not bool(torch.isfinite(values).all()):
             raise DataError("NaN or infinity in y: a density is of finite values.")
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class Around(Posterior):
+    """A posterior that answers by another one, at the same points and from the same contexts."""
+
+    posterior: Posterior
+
+    @property
+    def points(self) -> Tasks:  # type: ignore[override]
+        return self.posterior.points
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.posterior.shape
+
+    @property
+    def evidence(self) -> Evidence | None:  # type: ignore[override]
+        """The evidence of each task's context, where the method has one."""
+        return self.posterior.evidence
+
+    @property
+    def jitter(self) -> float:  # type: ignore[override]
+        return self.posterior.jitter
 
 
 def checked_probabilities(probabilities: Sequence[float]) -> Float[Tensor, " k"]:
