@@ -23,7 +23,7 @@ from metaprior.tasks import Tasks, TrainedOn, padded
 
 MEMBERS = 5
 
-FEW_TASKS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 15, "check_every": 5}
+FEW_TASKS: dict[str, Any] = {"hidden": (32, 32), "activation": "tanh", "max_epochs": 60, "check_every": 5}
 """Small networks that start with waves as wide as the data, and an end before every task is learned by heart."""
 
 
