@@ -24,16 +24,19 @@ def prepare_folder(folder: Path, option: str = "--out") -> None:
         ) from None
 
 
-def check_file(path: Path, reads: Iterable[str], *, ours: Callable[[Path], bool], overwrite: bool) -> None:
+def check_file(
+    path: Path, reads: Iterable[str], *, ours: Callable[[Path], bool], overwrite: bool, option: str = "--out"
+) -> None:
     """Make sure that a file can be written there and that nothing is lost by it, before any work is done.
 
     reads: what the command reads, which it never replaces, whatever name it goes by. ours: whether a file that is there
-    is of the kind that such a command makes; any other is replaced only if the user says so (overwrite).
+    is of the kind that such a command makes; any other is replaced only if the user says so (overwrite). option: what a
+    user gives another file with.
     """
     if path.is_dir() or not path.parent.is_dir():
         raise OutputError(f"{path}: give the name of a file in a folder that exists.")
-    _check_lost(path, list(reads), ours, overwrite, "--out")
-    prepare_folder(path.parent)
+    _check_lost(path, list(reads), ours, overwrite, option)
+    prepare_folder(path.parent, option)
 
 
 def check_folder(

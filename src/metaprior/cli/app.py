@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 
 import metaprior
-from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
+from metaprior.cli.common import Screen, chosen_contexts, files_read, named_columns, read_tasks, split_names
 from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
-from metaprior.cli.show import show_model
+from metaprior.cli.show import check_page, show_model, write_page_of
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
@@ -53,6 +53,9 @@ def common(
 
 
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace files that would else be left alone.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="A page on which the model is tried in a browser: one file, no server.")
+]
 
 
 @app.command(epilog="Example: metaprior reproduce step --methods 'learned mean,learned both' --out out/step")
@@ -167,12 +170,15 @@ def fit(
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Meta-learn a prior from a table of past tasks, and write it to one file."""
     screen = Screen(quiet, as_json)
     target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
     check_out(target, table, from_model, overwrite)
+    if html is not None:
+        check_page(html, [*files_read(table), str(target)], overwrite)
     start = start_of(from_model, mean, kernel)
     columns = named_columns(table, task, x, y, task_x)
     if start is not None:
@@ -182,6 +188,8 @@ def fit(
     effort = {"budget": budget, "thorough": thorough}
     gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
+    if html is not None:
+        write_page_of(gp, target.name, html, screen)
 
 
 def _model(
@@ -304,12 +312,13 @@ def compare(
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
 
 
-@app.command(epilog="Example: metaprior show elnino.metaprior --pictures out/elnino")
+@app.command(epilog="Example: metaprior show elnino.metaprior --html elnino.html")
 def show(
     model: Annotated[str, typer.Argument(help="A model file.")],
     pictures: Annotated[Path | None, typer.Option(help="Folder for a page of pictures.")] = None,
+    html: HtmlOption = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What a model file holds, and pictures of the prior in it."""
-    show_model(model, pictures, Screen(as_json=as_json), overwrite=overwrite)
+    """What a model file holds, pictures of the prior in it, and a page on which it can be tried."""
+    show_model(model, pictures, html, Screen(as_json=as_json), overwrite=overwrite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,25 @@ from rich.table import Table
 
 from metaprior.cli.common import Screen, described, figure_text, shown_range
 from metaprior.methods import FPCA, LearnedPrior, Mixture
-from metaprior.model import load
-from metaprior.output import check_folder
-from metaprior.report import drawn_before, is_model_page, model_figures, write_figure, write_model_page
+from metaprior.model import MetaGP, load
+from metaprior.output import check_file, check_folder
+from metaprior.report import (
+    drawn_before,
+    is_live_page,
+    is_model_page,
+    model_figures,
+    write_figure,
+    write_live_page,
+    write_model_page,
+)
 from metaprior.selection import Auto, portrait
 from metaprior.tasks import Possible, TrainedOn
 
 
-def show_model(path: str, folder: Path | None, screen: Screen, *, overwrite: bool = False) -> None:
-    """What a model file holds, and a page of pictures."""
+def show_model(path: str, folder: Path | None, html: Path | None, screen: Screen, *, overwrite: bool = False) -> None:
+    """What a model file holds, a page of pictures, and one on which it can be tried."""
+    if html is not None:
+        check_page(html, [path], overwrite)
     gp = load(path)
     method, trained_on = gp.method_, gp.trained_on_
     possible = trained_on.possible or [Possible()] * len(trained_on.columns.y)
@@ -55,6 +66,19 @@ def show_model(path: str, folder: Path | None, screen: Screen, *, overwrite: boo
             write_figure(figure, pictures[name], 130)
         write_model_page(f"The model {Path(path).name}", facts, pictures, folder / "model.html")
         screen.say(f"pictures: {folder / 'model.html'}")
+    if html is not None:
+        write_page_of(gp, Path(path).name, html, screen)
+
+
+def check_page(html: Path, reads: Iterable[str], overwrite: bool) -> None:
+    """Whether nothing is lost by a page, before any work is done."""
+    check_file(html, reads, ours=is_live_page, overwrite=overwrite, option="--html")
+
+
+def write_page_of(gp: MetaGP, name: str, html: Path, screen: Screen) -> None:
+    """A page on which the model can be tried in a browser."""
+    write_live_page(gp.method_, gp.trained_on_, name, html)
+    screen.say(f"a page to try it on: {html}")
 
 
 def _check_pictures(folder: Path, names: list[str], model: str, overwrite: bool) -> None:

@@ -1,6 +1,6 @@
 """What a GP knows: evidence with its three terms, contexts conditioned once, posteriors of every family."""
 
-from metaprior.inference.calibrated import CalibratedConditional, CalibratedPosterior, Calibration, normal_scores
+from metaprior.inference.calibrated import EDGES, CalibratedConditional, CalibratedPosterior, Calibration, normal_scores
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.conditioning import condition, condition_many, conditioned
 from metaprior.inference.evidence import (
@@ -21,18 +21,19 @@ from metaprior.inference.gaussian_process import ContextBatch, GaussianCondition
 from metaprior.inference.method import KeptMethod, Method
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
 from metaprior.inference.possible import PossibleConditional, PossiblePosterior, WithinPossible
-from metaprior.inference.posterior import Interval, Posterior
+from metaprior.inference.posterior import Interval, Posterior, normal_nodes
 from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 from metaprior.inference.warped import WarpedConditional, WarpedPosterior
 
 __all__ = [
-    "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional", "ContextBatch",
-    "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals", "GaussianPosterior",
-    "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional", "MixturePosterior",
-    "PossibleConditional", "PossiblePosterior", "Posterior", "StackedTasks", "StudentConditional", "StudentPosterior",
-    "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible", "at_inputs",
-    "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence", "evidences", "factor",
-    "inverse", "mean_over", "normal_scores", "padded_identity", "stacked_evidence", "summed_evidence", "task_evidence",
+    "EDGES", "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional",
+    "ContextBatch", "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals",
+    "GaussianPosterior", "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional",
+    "MixturePosterior", "PossibleConditional", "PossiblePosterior", "Posterior", "StackedTasks", "StudentConditional",
+    "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible",
+    "at_inputs", "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence",
+    "evidences", "factor", "inverse", "mean_over", "normal_nodes", "normal_scores", "padded_identity",
+    "stacked_evidence", "summed_evidence", "task_evidence",
 ]  # fmt: skip

@@ -71,14 +71,14 @@ class Calibration(NamedTuple):
 
     def outward(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """A standard normal score to the method's own."""
-        return _linear(z, *self._knots())[0]
+        return _linear(z, *self.knots())[0]
 
     def inward(self, z: Float[Tensor, "*n"]) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
         """The method's score to a standard normal one, and the slope of that."""
-        right, own = self._knots()
+        right, own = self.knots()
         return _linear(z, own, right)
 
-    def _knots(self) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
+    def knots(self) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
         """Standard scores, and where they lie under the method.
 
         Beyond the last level the map goes on as it was as far as held-out values can tell; then to where a score has no

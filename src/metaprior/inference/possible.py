@@ -21,7 +21,7 @@ from metaprior.tasks import Possible, Tasks
 NOTHING = 1e-9
 """Probability beyond what is possible that changes no mean."""
 
-FAR, MANY = 5.0, 200
+FAR, MANY = 6.5, 200
 """Normal scores within which whole numbers are gone through one by one, where there are not more than so many."""
 
 

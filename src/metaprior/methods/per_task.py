@@ -101,7 +101,7 @@ class _Searched(NamedTuple):
 
 
 @cache
-def _grid() -> tuple[Float[Tensor, "c 3"], Float[Tensor, " c"]]:
+def grid_of_kernels() -> tuple[Float[Tensor, "c 3"], Float[Tensor, " c"]]:
     """Lengthscale, variance and noise of every kernel, and the logarithm of the belief in it."""
     choices = torch.tensor(list(itertools.product(LENGTHS, VARIANCES, NOISES)), dtype=torch.float64)
     belief = -(choices / torch.tensor(LIKELY, dtype=torch.float64)).log().square().sum(1) / (2 * SPREAD**2)
@@ -110,7 +110,7 @@ def _grid() -> tuple[Float[Tensor, "c 3"], Float[Tensor, " c"]]:
 
 def _search(context: Tasks, batch: Padded) -> _Searched:
     """Every context under every kernel, factored once: distances once, then a batch of matrices per lengthscale."""
-    choices, belief = _grid()
+    choices, belief = grid_of_kernels()
     b, n = batch.mask.shape
     names = [context.ids[i] for i in batch.tasks.tolist()]
     x = batch.inputs.distinct[batch.inputs.index]
@@ -133,13 +133,13 @@ def _search(context: Tasks, batch: Padded) -> _Searched:
             rows = (at * b + torch.arange(b))[better]
             best[better], choice[better] = highest[better], some[at[better]]
             L_best[better], jitter[better] = L[rows], added[rows]
-    evidence = torch.cat(scores).logsumexp(0) - 0.5 * context.p * batch.mask.sum(1) * LOG_2PI
+    evidence = torch.cat(scores).logsumexp(0) - 0.5 * context.p * batch.mask.sum(1).double() * LOG_2PI
     return _Searched(choice, Factor(L_best, jitter), evidence)
 
 
 def _under_its_kernel(context: Tasks, batch: Padded, found: _Searched) -> Iterator[ContextBatch]:
     """Contexts with their own kernels, by the noise that suits them."""
-    length, variance, noise = _grid()[0][found.choice].unbind(1)
+    length, variance, noise = grid_of_kernels()[0][found.choice].unbind(1)
     for value in noise.unique().tolist():
         chosen = torch.nonzero(noise == value)[:, 0]
         own = _prior(context, _LevelAndCurve(length[chosen], variance[chosen]), value)

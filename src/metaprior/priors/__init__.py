@@ -23,6 +23,7 @@ from metaprior.priors.kernels import (
     kernel_features,
     kernel_matrix,
     make_kernel,
+    shape_name,
     squared_distances,
 )
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean, mean_values
@@ -87,6 +88,7 @@ __all__ = [
     "matern_3",
     "matern_5",
     "mean_values",
+    "shape_name",
     "squared_distances",
     "stacked",
 ]  # fmt: skip

@@ -46,6 +46,16 @@ def _exponential(squares: Tensor) -> tuple[Tensor, Tensor]:
     return value, torch.where(squares > NEAR, value / distance.mul_(-2.0), 0.0)
 
 
+SHAPES: dict[str, Shape] = {"rbf": _rbf, "matern": _matern, "exponential": _exponential}
+"""Stationary kernels by name."""
+
+
+def shape_name(kernel: Kernel) -> str | None:
+    """What a kernel is called, if it is `s k(|z − z'| / l)` with one of these."""
+    found = stationary(kernel)
+    return next((name for name, shape in SHAPES.items() if shape is found), None)
+
+
 def stationary(kernel: Kernel) -> Shape | None:
     """The formula of `s k(|z − z'| / l)`, if that is what a kernel is: one of ours on all columns, with one l."""
     if not isinstance(kernel, ScaleKernel) or not (_plain(kernel) and _plain(kernel.base_kernel)):
@@ -56,8 +66,10 @@ def stationary(kernel: Kernel) -> Shape | None:
     if not base.has_lengthscale or type(base.raw_lengthscale_constraint) is not Positive:
         return None
     if type(base) is RBFKernel:
-        return _rbf
-    return {0.5: _exponential, 2.5: _matern}.get(float(base.nu)) if type(base) is MaternKernel else None
+        return SHAPES["rbf"]
+    return (
+        {0.5: SHAPES["exponential"], 2.5: SHAPES["matern"]}.get(float(base.nu)) if type(base) is MaternKernel else None
+    )
 
 
 def _plain(kernel: Kernel) -> bool:

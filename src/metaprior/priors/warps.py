@@ -202,20 +202,20 @@ class YeoJohnson(Warp):
         return torch.where(y >= 0, t, -t)
 
     def _unbent(self, t: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return t.sign() * self._unit * _log_root(t.abs(), self._powers(t)).expm1()
+        return t.sign() * self.zoomed * _log_root(t.abs(), self._powers(t)).expm1()
 
     def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return (self._powers(y) - 1) * self._log(y) - self._unit.log()
+        return (self._powers(y) - 1) * self._log(y) - self.zoomed.log()
 
     @cached_property
-    def _unit(self) -> Float[Tensor, "#n p"]:
+    def zoomed(self) -> Float[Tensor, "#n p"]:
         return self.unit * (4 * torch.tanh(self.learned["zoom"])).exp()
 
     def _powers(self, sign: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return torch.where(sign >= 0, self.power, 2 - self.power)
 
     def _log(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return torch.log1p(torch.where(y >= 0, y, -y) / self._unit)
+        return torch.log1p(torch.where(y >= 0, y, -y) / self.zoomed)
 
 
 WARPS: dict[str, type[Warp]] = {one.name: one for one in (IdentityWarp, LogWarp, BoxCox, YeoJohnson)}

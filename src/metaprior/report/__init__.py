@@ -6,6 +6,7 @@ from metaprior.report.figures.common import Curves, drawn_before, key_line, key_
 from metaprior.report.figures.model import model_figures, task_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.html import Html, join, tag
+from metaprior.report.live import is_live_page, live_page, write_live_page
 from metaprior.report.methods import GREY, Row, colour_of, references
 from metaprior.report.page import (
     is_model_page,
@@ -21,8 +22,8 @@ from metaprior.report.tables import markdown_tables, terminal_tables
 
 __all__ = [
     "BETTER", "COMPARISON", "GREY", "WORSE", "Chapter", "Curves", "Html", "Picture", "Results", "Row", "among_results",
-    "colour_of", "draw_figures", "drawn_before", "is_model_page", "join", "key_line", "key_patch", "make_grids",
-    "mark_sign", "markdown_tables", "model_figures", "named", "new_figure", "performance", "read_found", "references",
-    "section", "tag", "task_figure", "terminal_tables", "write_comparison", "write_figure", "write_html",
-    "write_model_page",
+    "colour_of", "draw_figures", "drawn_before", "is_live_page", "is_model_page", "join", "key_line", "key_patch",
+    "live_page", "make_grids", "mark_sign", "markdown_tables", "model_figures", "named", "new_figure", "performance",
+    "read_found", "references", "section", "tag", "task_figure", "terminal_tables", "write_comparison", "write_figure",
+    "write_html", "write_live_page", "write_model_page",
 ]  # fmt: skip

@@ -1,9 +1,9 @@
 """Which one to use: methods scored on tasks that they have not seen."""
 
-from metaprior.selection.auto import Auto
+from metaprior.selection.auto import NEAREST, Auto
 from metaprior.selection.compare import Comparison, compare
 from metaprior.selection.portrait import described_scores, held_out_scores, portrait
 
 __all__ = [
-    "Auto", "Comparison", "compare", "described_scores", "held_out_scores", "portrait",
+    "NEAREST", "Auto", "Comparison", "compare", "described_scores", "held_out_scores", "portrait",
 ]  # fmt: skip

@@ -1,0 +1,189 @@
+"""One file that conditions a model in the browser: no server, no request to any other host."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from metaprior.errors import OptionError
+from metaprior.frames import IMPLAUSIBLE
+from metaprior.inference import KeptMethod, Posterior, WithinPossible
+from metaprior.output import write_whole
+from metaprior.report.html import Html, tag
+from metaprior.report.live.described import Description, integration
+from metaprior.tasks import Possible, Tasks, TrainedOn
+
+SCRIPTS = ("numbers", "priors", "posteriors", "methods", "model", "values", "plot", "page")
+"""Those of `script/`, each of which uses only those before it."""
+
+MOST = 20_000_000
+"""Bytes of a model's numbers beyond which a page would take too long to open."""
+
+EXAMPLE = (0.12, 0.3, 0.55)
+"""Where the first task has its points, as shares of the range of the first input."""
+
+
+def write_live_page(method: KeptMethod, trained_on: TrainedOn, model: str, path: Path) -> None:
+    """A page in which points of a new task are put down by hand and the prediction follows. model: its file's name."""
+    text = live_page(method, trained_on, model)
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def is_live_page(path: Path) -> bool:
+    """Whether a file is a page that `write_live_page` has written."""
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="metaprior page">' in file.read(1200)
+
+
+def live_page(method: KeptMethod, trained_on: TrainedOn, model: str) -> str:
+    """The page as text."""
+    told = Description(method, trained_on.possible)
+    if len(told.numbers) > MOST:
+        raise OptionError(
+            f"the model takes {len(told.numbers) / 1e6:.0f} MB, more than a page that opens ({MOST / 1e6:.0f} MB): use "
+            "`metaprior predict`, or learn a smaller prior, such as `metaprior fit --mean deep --kernel deep`."
+        )
+    given = {
+        "about": _about(method, trained_on, model),
+        "said": told.said,
+        "numbers": told.numbers,
+        "integration": integration(),
+    }
+    data = json.dumps(given, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
+    script, style = _script(), _part("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="generator", content="metaprior page"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", "A prior at work"),
+        tag("style", Html(style)),
+    )
+    model_data = tag("script", Html(data), type="application/json", id="model")
+    body = tag("body", Html(_part("page.html")), model_data, tag("script", Html(script)))
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _part(name: str) -> str:
+    return (files("metaprior.report.live") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    """All scripts as one, with a scope of its own."""
+    inside = "\n".join(_part(f"script/{name}.js") for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{inside}}})();\n'
+
+
+def _about(method: KeptMethod, trained_on: TrainedOn, model: str) -> dict[str, Any]:
+    """What the page says of the model: names, ranges, and a task to begin with, drawn from the prior itself."""
+    columns = trained_on.columns
+    possible = trained_on.possible or (Possible(),) * len(columns.y)
+    x: list[dict[str, Any]] = [
+        {"name": name, "range": list(ends), "kind": _kind(name, trained_on)}
+        for name, ends in zip(columns.x, trained_on.x_range, strict=True)
+    ]
+    y = [
+        {"name": name, "range": list(ends), "ends": _ends(one), "whole": one.whole, "said": str(one)}
+        for name, ends, one in zip(columns.y, trained_on.y_range, possible, strict=True)
+    ]
+    low, high = trained_on.x_range[0]
+    return {
+        "model": model,
+        "version": version("metaprior"),
+        "task": list(columns.task),
+        "x": x,
+        "y": y,
+        "task_x": _task_x(trained_on),
+        "tasks": trained_on.tasks,
+        "rows": trained_on.rows,
+        "unusual": IMPLAUSIBLE,
+        "example": _example(method, trained_on),
+        "ask": _asked(low + 0.75 * (high - low), high, x[0]["kind"]),
+    }
+
+
+def _kind(name: str, trained_on: TrainedOn) -> str:
+    return "date" if name in trained_on.dated else "clock" if name in trained_on.clocks else "number"
+
+
+def _ends(one: Possible) -> list[float | None]:
+    return [None if np.isinf(end) else end for end in (one.lower, one.upper)]
+
+
+def _task_x(trained_on: TrainedOn) -> list[dict[str, Any]]:
+    found, place = [], 0
+    for one in trained_on.columns.task_x:
+        about: dict[str, Any] = {"name": one.name, "levels": list(one.levels or ())}
+        if not one.levels:
+            about |= {"range": list(trained_on.task_x.ranges[place]), "typical": trained_on.task_x.typical[place]}
+        found.append(about)
+        place += one.width
+    return found
+
+
+def _asked(middle: float, end: float, kind: str) -> str:
+    """Two places to predict at, as they are written there."""
+    if kind == "number":
+        return ", ".join(f"{value:.4g}" for value in (middle, end))
+    if kind == "date":
+        return ", ".join(str(np.datetime64(round(value), "D")) for value in (middle, end))
+    minutes = [min(round(value * 1440), 1439) for value in (middle, end)]
+    return ", ".join(f"{value // 60:02d}:{value % 60:02d}" for value in minutes)
+
+
+@torch.no_grad()
+def _example(method: Any, trained_on: TrainedOn) -> list[dict[str, list[float]]]:
+    """A few points of a task as the prior would have it: a model holds no past ones."""
+    possible = trained_on.possible
+    within = WithinPossible(method, possible) if possible else method
+    low, high = (torch.tensor(ends, dtype=torch.float64) for ends in zip(*trained_on.x_range, strict=True))
+    x = ((low + high) / 2).repeat(len(EXAMPLE), 1)
+    x[:, 0] = low[0] + torch.tensor(EXAMPLE, dtype=torch.float64) * (high[0] - low[0])
+    numbers = trained_on.task_x.typical
+    about = torch.tensor([_first_levels(trained_on, numbers)], dtype=torch.float64) if numbers else None
+    points = replace(Tasks.from_inputs([x]), covariates=about, columns=trained_on.columns)
+    posterior: Posterior = within.predict(Tasks.empty(points.ids, points.d, len(trained_on.columns.y)), points)
+    middle, drawn = posterior.quantiles([0.5])[0], posterior.samples(1, 3)[0]
+    y = 0.3 * middle + 0.7 * drawn  # not far from the middle: a task that surprises is for later
+    if possible:
+        y = torch.where(torch.tensor([one.whole for one in possible]), y.round(), y)
+    scale = torch.tensor([high - low for low, high in trained_on.y_range], dtype=torch.float64)
+    return [
+        {"x": [_short(value, step) for value, step in zip(row, (high - low).tolist(), strict=True)],
+         "y": [_short(value, step) for value, step in zip(values, scale.tolist(), strict=True)]}
+        for row, values in zip(x.tolist(), y.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _first_levels(trained_on: TrainedOn, typical: tuple[float, ...]) -> list[float]:
+    """A task of average numbers and, in each column of text, of the first level: as the page begins."""
+    found: list[float] = []
+    for one in trained_on.columns.task_x:
+        found += [1.0, *[0.0] * (one.width - 1)] if one.levels else [typical[len(found)]]
+    return found
+
+
+def _short(value: float, range_: float) -> float:
+    """To a thousandth of the range: what a person would write."""
+    return value if range_ == 0 else round(value, int(np.ceil(3 - np.log10(range_))))

@@ -1,0 +1,618 @@
+// The page: what is known, what is asked, and what the model says to it. Everything that is shown follows from `state`.
+
+const LEVELS = [0.05, 0.25, 0.5, 0.75, 0.95];
+const PLACES = 201; // of the curves
+const COARSE = 81; // of those that are drawn by chance, whose covariance is factored
+const DRAWS = 5;
+const MOST = 200; // points
+
+const find = (id) => document.getElementById(id);
+
+/** An element with text, properties and children. */
+function made(name, text = "", properties = {}, children = []) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  Object.entries(properties).forEach(([key, value]) => {
+    if (key.includes("-") || key === "scope" || key === "role") element.setAttribute(key, value);
+    else element[key] = value;
+  });
+  element.append(...children);
+  return element;
+}
+
+class Page {
+  constructor(about, model) {
+    Object.assign(this, { about, model });
+    this.plot = new Plot(find("canvas"));
+    this.d = about.x.length;
+    this.p = about.y.length;
+    this.kinds = about.x.map((one) => one.kind);
+    this.state = {
+      points: about.example.map(({ x, y }) => ({ x: [...x], y: [...y] })),
+      slice: about.x.map(({ range: [low, high] }) => (low + high) / 2),
+      task: about.task_x.map((one) => (one.levels.length ? one.levels[0] : one.typical)),
+      output: 0,
+      latent: false,
+      draws: true,
+      at: about.ask,
+    };
+    this.past = [];
+    this.priors = new Map();
+    this.grids = new Map();
+    this.words();
+    this.sliders();
+    this.controls();
+    this.fit();
+    this.render();
+  }
+
+  // ---- what is known ------------------------------------------------------------------------------------------------
+
+  /** A change that can be undone; where the model refuses what came of it, everything is as it was. */
+  change(edit, { quietly = false } = {}) {
+    const before = structuredClone(this.state);
+    edit(this.state);
+    try {
+      if (this.state.points.length > MOST) throw new Refused(`${MOST} points are the most that this page takes.`);
+      this.conditioned();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.state = before;
+      find("refused").textContent = error.message;
+      return false;
+    }
+    if (!quietly) this.past.push(before);
+    find("refused").textContent = "";
+    return true;
+  }
+
+  add(x, y) {
+    const others = this.state.slice.slice(1);
+    const values = this.expectedAt([x, ...others]);
+    values[this.state.output] = this.possible(y, this.state.output);
+    const done = this.change((state) => state.points.push({ x: [x, ...others], y: values }));
+    this.render();
+    return done;
+  }
+
+  remove(k) {
+    this.change((state) => state.points.splice(k, 1));
+    this.render();
+  }
+
+  undo() {
+    if (!this.past.length) return;
+    this.state = this.past.pop();
+    find("refused").textContent = "";
+    this.inControls();
+    this.render();
+  }
+
+  clear() {
+    if (this.state.points.length) this.change((state) => { state.points = []; });
+    this.render();
+  }
+
+  /** The nearest value that a target can have. */
+  possible(y, output) {
+    const { ends, whole } = this.about.y[output];
+    return clamp(whole ? Math.round(y) : y, ends[0] ?? -Infinity, ends[1] ?? Infinity);
+  }
+
+  /** What the other targets are taken to be at a new point: what is expected of them. */
+  expectedAt(x) {
+    if (this.p === 1) return [0];
+    const posterior = this.conditioned().at(pointsOf([x]), false);
+    return this.about.y.map((_, c) => this.possible(posterior.quantile(c, 0.5), c));
+  }
+
+  // ---- what the model says ------------------------------------------------------------------------------------------
+
+  /** The task as a whole, in numbers. */
+  numbers() {
+    return this.about.task_x.flatMap(({ levels }, k) =>
+      levels.length ? levels.map((level) => Number(level === this.state.task[k])) : [this.state.task[k]]);
+  }
+
+  conditioned(points = this.state.points) {
+    const context = contextOf(points.map((one) => one.x), points.map((one) => one.y));
+    return condition(this.model, context, this.numbers());
+  }
+
+  /** Places from one end of the picture to the other, at the slice that is shown. */
+  grid(count) {
+    const key = JSON.stringify([count, this.plot.view.x, this.state.slice.slice(1), this.state.task]);
+    if (!this.grids.has(count) || this.grids.get(count).key !== key) {
+      const [low, high] = this.plot.view.x;
+      const x = Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
+      this.grids.set(count, { key, x, points: pointsOf(x.map((value) => [value, ...this.state.slice.slice(1)])) });
+    }
+    return this.grids.get(count);
+  }
+
+  bands(conditional) {
+    const { points } = this.grid(PLACES);
+    const posterior = conditional.at(points, this.state.latent);
+    return LEVELS.map((level) =>
+      Array.from({ length: points.n }, (_, i) => posterior.quantile(i * this.p + this.state.output, level)));
+  }
+
+  /** What was expected before any point was known. */
+  before() {
+    const key = JSON.stringify([this.grid(PLACES).key, this.state.output, this.state.latent]);
+    if (this.priors.key !== key) this.priors = { key, bands: this.bands(this.conditioned([])) };
+    return this.priors.bands;
+  }
+
+  draws(conditional) {
+    if (!this.state.draws) return [];
+    const { x, points } = this.grid(COARSE);
+    const posterior = conditional.at(points, true);
+    return Array.from({ length: DRAWS }, (_, k) => {
+      const drawn = posterior.draw(new Random(k + 1));
+      return { x, y: x.map((_, i) => drawn[i * this.p + this.state.output]) };
+    });
+  }
+
+  /** The part of the plane that is shown: the past tasks', and all points. */
+  fit() {
+    const xs = this.state.points.map((one) => one.x[0]);
+    const [low, high] = this.about.x[0].range;
+    const wide = (from, to, share) => [from - share * (to - from || 1), to + share * (to - from || 1)];
+    this.plot.view.x = wide(Math.min(low, ...xs), Math.max(high, ...xs), 0);
+    const ys = this.state.points.map((one) => one.y[this.state.output]);
+    const bands = [...this.before()[0], ...this.before()[4], ...ys, ...this.about.y[this.state.output].range];
+    this.plot.view.y = wide(Math.min(...bands), Math.max(...bands), 0.03);
+  }
+
+  // ---- what is shown ------------------------------------------------------------------------------------------------
+
+  render({ moving = false } = {}) {
+    const start = performance.now();
+    if (!moving) this.fit();
+    const conditional = this.conditioned();
+    this.shown = { x: this.grid(PLACES).x, bands: this.bands(conditional), prior: this.before() };
+    const labels = [this.about.x[0].name, this.about.y[this.state.output].name];
+    this.plot.draw({ ...this.shown, draws: this.draws(conditional), labels, kind: this.kinds[0] });
+    this.pointButtons();
+    this.expected(conditional);
+    this.usual(conditional);
+    if (!moving) this.table();
+    this.python();
+    this.notes();
+    find("undo").disabled = !this.past.length;
+    find("clear").disabled = !this.state.points.length;
+    performance.measure("redraw", { start, end: performance.now() });
+  }
+
+  words() {
+    const { about } = this;
+    const task = about.task.join(" and ");
+    const [what, by] = [about.y, about.x].map((columns) => columns.map((one) => one.name).join(", "));
+    document.title = `A new ${task}: ${what} by ${by}`;
+    find("title").textContent = document.title;
+    find("lead").textContent = `Click in the picture to say what is known of a new ${task}. The curve shows what `
+      + `${about.tasks.toLocaleString("en")} past ones then make likely for the rest. `
+      + "Drag a point to move it, double-click it to remove it.";
+    find("footer").textContent = `Computed in this page from the model ${about.model}, which was learned from `
+      + `${about.tasks.toLocaleString("en")} tasks (${about.rows.toLocaleString("en")} rows) by metaprior `
+      + `${about.version}. Nothing leaves the page.`;
+    find("outputs").hidden = this.p === 1;
+    find("output").append(...about.y.map((one, k) => made("option", one.name, { value: String(k) })));
+    find("at").value = this.state.at;
+    find("canvas").setAttribute("aria-label", `${about.y[0].name} by ${about.x[0].name}; the values are in the tables`);
+  }
+
+  notes() {
+    const said = [];
+    this.about.x.forEach(({ name, range: [low, high], kind }, k) => {
+      const outside = this.state.points.filter(({ x }) => x[k] < low || x[k] > high).length;
+      const ends = [low, high].map((end) => shownInput(end, kind));
+      if (outside) {
+        const who = outside === 1 ? "1 point lies" : `${outside} points lie`;
+        said.push(`${who} outside the range of ${name} that the model was trained on (${ends.join(" to ")}): what is `
+          + "said there is a guess.");
+      }
+    });
+    find("notes").textContent = said.join(" ");
+  }
+
+  pointButtons() {
+    const holder = find("points");
+    while (holder.children.length > this.state.points.length) holder.lastChild.remove();
+    while (holder.children.length < this.state.points.length) holder.append(this.pointButton(holder.children.length));
+    this.state.points.forEach((point, k) => {
+      const [left, top] = this.plot.place(point.x[0], point.y[this.state.output]);
+      const button = holder.children[k];
+      button.style.left = `${left}px`;
+      button.style.top = `${top}px`;
+      const near = point.x.every((value, i) => i === 0 || value === this.state.slice[i]);
+      button.classList.toggle("elsewhere", !near);
+      const where = this.about.x.map((one, i) => `${one.name} ${shownInput(point.x[i], one.kind, this.step(i))}`).join(", ");
+      const what = `${this.about.y[this.state.output].name} ${shownNumber(point.y[this.state.output])}`;
+      button.setAttribute("aria-label", `${where}: ${what}. Arrow keys move it, Delete removes it.`);
+    });
+  }
+
+  /** The least step of an input that the picture tells apart. */
+  step(k) {
+    const [low, high] = k ? this.about.x[k].range : this.plot.view.x;
+    return (high - low || 1) / 1000;
+  }
+
+  pointButton(k) {
+    const button = made("button", "", { type: "button", className: "point" });
+    let [from, born] = [null, performance.now()];
+    button.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      from = structuredClone(this.state);
+      button.setPointerCapture(event.pointerId);
+    });
+    button.addEventListener("pointermove", (event) => {
+      if (!from) return;
+      this.pending = { k, left: event.clientX, top: event.clientY };
+      this.frame ??= requestAnimationFrame(() => this.moved());
+    });
+    button.addEventListener("pointerup", () => {
+      if (!from) return;
+      if (this.frame) this.moved();
+      if (JSON.stringify(from.points) !== JSON.stringify(this.state.points)) this.past.push(from);
+      from = null;
+      this.render();
+    });
+    button.addEventListener("dblclick", () => { if (performance.now() - born > 700) this.remove(k); });
+    button.addEventListener("contextmenu", (event) => { event.preventDefault(); this.remove(k); });
+    button.addEventListener("keydown", (event) => this.pointKey(event, k));
+    return button;
+  }
+
+  /** A point under the pointer: once for each picture that the screen shows. */
+  moved() {
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    const { k, left, top } = this.pending;
+    const box = this.plot.canvas.getBoundingClientRect();
+    this.move(k, ...this.plot.value(left - box.left, top - box.top), true);
+    this.render({ moving: true });
+  }
+
+  move(k, x, y, quietly) {
+    const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
+    return this.change((state) => {
+      state.points[k].x[0] = this.rounded(clamp(x, left, right), 0);
+      state.points[k].y[state.output] = this.possible(this.roundedTarget(clamp(y, low, high)), state.output);
+    }, { quietly });
+  }
+
+  /** A place as fine as a person can mean it. */
+  rounded(x, k) {
+    if (this.kinds[k] !== "number") return Math.round(x * 1440) / 1440;
+    return Number(shownNumber(x, this.step(k)));
+  }
+
+  roundedTarget(y) {
+    const [low, high] = this.plot.view.y;
+    return Number(shownNumber(y, (high - low) / 1000));
+  }
+
+  pointKey(event, k) {
+    const [across, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] ?? [];
+    if (across !== undefined) {
+      const share = event.shiftKey ? 0.1 : 0.01;
+      const point = this.state.points[k];
+      const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
+      this.move(k, point.x[0] + across * share * (right - left), point.y[this.state.output] + up * share * (high - low));
+      this.render();
+    } else if (event.key === "Delete" || event.key === "Backspace") {
+      if (event.shiftKey) return;
+      this.remove(k);
+      find("points").children[Math.min(k, this.state.points.length - 1)]?.focus();
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  // ---- tables -------------------------------------------------------------------------------------------------------
+
+  table() {
+    const columns = [...this.about.x, ...this.about.y];
+    const head = find("known").tHead;
+    if (!head.rows.length) head.append(made("tr", "", {}, columns.map((one) => made("th", one.name, { scope: "col" }))));
+    const body = find("known").tBodies[0];
+    const focus = body.contains(document.activeElement) ? document.activeElement.dataset.place : null;
+    body.replaceChildren(...[...this.state.points, null].map((point, k) => this.row(point, k, columns)));
+    if (focus) body.querySelector(`[data-place="${focus}"]`)?.focus();
+  }
+
+  row(point, k, columns) {
+    const row = made("tr");
+    const cells = columns.map((one, c) => {
+      const value = point && (c < this.d ? point.x[c] : point.y[c - this.d]);
+      const text = !point ? "" : c < this.d && one.kind !== "number" ? shownInput(value, one.kind) : String(value);
+      const input = made("input", "", { value: text, autocomplete: "off", inputMode: "text" });
+      input.dataset.place = `${k},${c}`;
+      input.setAttribute("aria-label", point ? `${one.name} of point ${k + 1}` : `${one.name} of a new point`);
+      input.addEventListener("change", () => this.edited(row, k));
+      input.addEventListener("paste", (event) => this.pasted(event));
+      return made("td", "", {}, [input]);
+    });
+    row.append(...cells);
+    return row;
+  }
+
+  /** A row of the table that a person has changed: told in place where it is none. */
+  edited(row, k) {
+    const inputs = [...row.querySelectorAll("input")];
+    inputs.forEach((input) => input.removeAttribute("aria-invalid"));
+    const texts = inputs.map((input) => input.value.trim());
+    const isNew = k >= this.state.points.length;
+    if (texts.every((text) => text === "")) {
+      if (!isNew) this.remove(k);
+      return;
+    }
+    if (isNew && this.d > 1) this.state.slice.forEach((value, i) => { if (i && texts[i] === "") texts[i] = inputs[i].value = this.shownSlice(i); });
+    if (isNew && texts.some((text) => text === "")) return;
+    try {
+      const point = this.readRow(texts, inputs);
+      if (this.change((state) => state.points.splice(k, 1, point))) this.render();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      find("refused").textContent = error.message;
+    }
+  }
+
+  readRow(texts, inputs = []) {
+    const columns = [...this.about.x, ...this.about.y];
+    const values = texts.map((text, c) => {
+      try {
+        return c < this.d ? readInput(text, columns[c].kind, columns[c].name) : this.readTarget(text, c - this.d);
+      } catch (error) {
+        inputs[c]?.setAttribute("aria-invalid", "true");
+        throw error;
+      }
+    });
+    return { x: values.slice(0, this.d), y: values.slice(this.d) };
+  }
+
+  readTarget(text, c) {
+    const value = readNumber(text, this.about.y[c].name);
+    if (this.possible(value, c) === value) return value;
+    const { name, said } = this.about.y[c];
+    throw new Refused(`${name}: ${value} cannot be. It is ${said}.`);
+  }
+
+  /** Columns from a spreadsheet; one value goes into its cell. */
+  pasted(event) {
+    const lines = event.clipboardData.getData("text").split(/\r?\n/).filter((line) => line.trim());
+    const cells = lines.map((line) => line.trim().split(line.includes("\t") ? "\t" : /[;\s]+|,\s*/));
+    if (cells.length === 1 && cells[0].length === 1) return;
+    event.preventDefault();
+    const fields = this.d + this.p;
+    try {
+      const titled = cells.length > 1 && cells[0].every((text) => Number.isNaN(Number(text)) && !/^\d/.test(text));
+      const points = cells.slice(titled ? 1 : 0).map((texts, k) => {
+        if (texts.length !== fields) {
+          throw new Refused(`Line ${k + 1 + titled} has ${texts.length} values; give ${fields}: ${this.columns()}.`);
+        }
+        return this.readRow(texts);
+      });
+      if (this.change((state) => state.points.push(...points))) this.render();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      find("refused").textContent = `${error.message} Nothing was pasted.`;
+    }
+  }
+
+  columns() { return [...this.about.x, ...this.about.y].map((one) => one.name).join(", "); }
+
+  /** The places that a person wants to know about. */
+  asked() {
+    const [kind, between] = [this.kinds[0], this.kinds[0] === "date" ? /[,;]+\s*|\s+(?=\d{4}-)/ : /[,;\s]+/];
+    const texts = this.state.at.split(between).filter((text) => text.trim());
+    if (texts.length > 1000) throw new Refused("1,000 places are the most that this page takes.");
+    return texts.map((text) => [readInput(text, kind, this.about.x[0].name), ...this.state.slice.slice(1)]);
+  }
+
+  expected(conditional) {
+    const table = find("expected");
+    if (!table.tHead.rows.length) {
+      const titles = [this.about.x[0].name, "mean", "90% from", "to"];
+      table.tHead.append(made("tr", "", {}, titles.map((title) => made("th", title, { scope: "col" }))));
+    }
+    try {
+      const places = this.asked();
+      const posterior = conditional.at(pointsOf(places), this.state.latent);
+      const apart = (this.plot.view.y[1] - this.plot.view.y[0]) / 300;
+      const rows = places.map(([x], i) => {
+        const at = i * this.p + this.state.output;
+        const values = [posterior.mean(at), posterior.quantile(at, 0.05), posterior.quantile(at, 0.95)];
+        const shown = [shownInput(x, this.kinds[0]), ...values.map((value) => fixedNumber(value, apart))];
+        return made("tr", "", {}, shown.map((text, c) => made("td", text, c ? { title: String(values[c - 1]) } : {})));
+      });
+      table.tBodies[0].replaceChildren(...rows);
+      find("at-wrong").textContent = "";
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      find("at-wrong").textContent = error.message;
+    }
+  }
+
+  usual({ plausibility: found, shares }) {
+    const task = this.about.task.join(" and ");
+    find("usual").textContent = !this.state.points.length
+      ? "No point is known yet."
+      : found === undefined || found === null
+        ? "This model was not told how past tasks differ: it cannot say."
+        : `${found < 0.01 ? "Less than 1%" : `${Math.round(100 * found)}%`} of past ones, known at as many points, were `
+          + `less usual.${found < this.about.unusual ? ` This ${task} is unlike all of them: what is predicted is to be doubted.` : ""}`;
+    find("says").hidden = !shares;
+    if (shares) find("shares").replaceChildren(...this.shareItems(shares));
+  }
+
+  shareItems(shares) {
+    return shares.filter(({ weight }) => weight >= 0.005).map(({ name, weight, inside }) => {
+      const bar = made("i");
+      bar.style.width = `${100 * weight}%`;
+      const line = made("div", "", {}, [bar, made("span", name), made("span", `${Math.round(100 * weight)}%`)]);
+      return made("li", "", {}, inside ? [line, made("ul", "", {}, this.shareItems(inside))] : [line]);
+    });
+  }
+
+  python() {
+    const rows = (values) => `[${values.map((one) => (Array.isArray(one) ? rows(one) : JSON.stringify(one))).join(", ")}]`;
+    const { points, latent } = this.state;
+    const task = this.about.task_x.length
+      ? `, task_x={${this.about.task_x.map(({ name }, k) => `${JSON.stringify(name)}: ${JSON.stringify(this.state.task[k])}`).join(", ")}}`
+      : "";
+    const x = points.map((one) => one.x);
+    const y = points.map((one) => (this.p === 1 ? one.y[0] : one.y));
+    let at = [];
+    try {
+      at = this.asked();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+    }
+    find("python").textContent = [
+      "import metaprior",
+      "",
+      `gp = metaprior.load(${JSON.stringify(this.about.model)})`,
+      `x = ${rows(x)}`,
+      `y = ${rows(y)}`,
+      `posterior = gp.condition(x, y${task}).at(${rows(at)})${latent ? ".function" : ""}`,
+      "posterior.mean, posterior.interval(0.9)",
+    ].join("\n");
+  }
+
+  // ---- controls -----------------------------------------------------------------------------------------------------
+
+  shownSlice(k) { return shownInput(this.state.slice[k], this.kinds[k], this.step(k)); }
+
+  sliders() {
+    const others = this.about.x.map((one, k) => ({ ...one, k, of: "slice" })).slice(1);
+    const numbers = this.about.task_x.map((one, k) => ({ ...one, k, of: "task" }));
+    find("sliders").replaceChildren(...[...others, ...numbers].map((one) => (one.levels?.length ? this.choice(one) : this.slider(one))));
+  }
+
+  slider({ name, range: [low, high], k, of, kind = "number" }) {
+    const shown = made("output", shownInput(this.state[of][k], kind, (high - low || 1) / 200));
+    const input = made("input", "", { type: "range", min: String(low), max: String(high), step: "any" });
+    input.value = String(this.state[of][k]);
+    input.dataset.slider = `${of},${k}`;
+    let from = null;
+    input.addEventListener("input", () => {
+      from ??= structuredClone(this.state);
+      this.state[of][k] = Number(shownNumber(Number(input.value), (high - low || 1) / 200));
+      shown.textContent = shownInput(this.state[of][k], kind, (high - low || 1) / 200);
+      this.sliding ??= requestAnimationFrame(() => { this.sliding = null; this.render({ moving: true }); });
+    });
+    input.addEventListener("change", () => {
+      if (from) this.past.push(from);
+      from = null;
+      this.render();
+    });
+    return made("label", "", {}, [made("span", name), input, shown]);
+  }
+
+  choice({ name, levels, k }) {
+    const select = made("select", "", {}, levels.map((level) => made("option", level, { value: level })));
+    select.value = this.state.task[k];
+    select.dataset.slider = `task,${k}`;
+    select.addEventListener("change", () => {
+      this.change((state) => { state.task[k] = select.value; });
+      this.render();
+    });
+    return made("label", "", {}, [made("span", name), select]);
+  }
+
+  /** What the controls show, where the state was changed otherwise. */
+  inControls() {
+    find("draws").checked = this.state.draws;
+    find("latent").checked = this.state.latent;
+    find("output").value = String(this.state.output);
+    find("at").value = this.state.at;
+    this.sliders();
+  }
+
+  controls() {
+    find("undo").addEventListener("click", () => this.undo());
+    find("clear").addEventListener("click", () => this.clear());
+    find("example").addEventListener("click", () => {
+      this.change((state) => { state.points = this.about.example.map(({ x, y }) => ({ x: [...x], y: [...y] })); });
+      this.render();
+    });
+    find("draws").addEventListener("change", (event) => { this.state.draws = event.target.checked; this.render(); });
+    find("latent").addEventListener("change", (event) => { this.state.latent = event.target.checked; this.render(); });
+    find("output").addEventListener("change", (event) => { this.state.output = Number(event.target.value); this.render(); });
+    find("at").addEventListener("input", (event) => { this.state.at = event.target.value; this.expected(this.conditioned()); this.python(); });
+    find("at").addEventListener("paste", (event) => event.stopPropagation());
+    find("copy").addEventListener("click", () => this.copy());
+    const canvas = find("canvas");
+    canvas.addEventListener("click", (event) => {
+      const box = canvas.getBoundingClientRect();
+      const [x, y] = this.plot.value(event.clientX - box.left, event.clientY - box.top);
+      const inside = x >= this.plot.view.x[0] && x <= this.plot.view.x[1] && y >= this.plot.view.y[0] && y <= this.plot.view.y[1];
+      if (inside) this.add(this.rounded(x, 0), this.roundedTarget(y));
+    });
+    canvas.addEventListener("pointermove", (event) => this.readout(event.clientX - canvas.getBoundingClientRect().left));
+    canvas.addEventListener("pointerleave", () => { find("readout").textContent = ""; });
+    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("paste", (event) => {
+      if (!event.defaultPrevented && !/^(INPUT|TEXTAREA)$/.test(event.target.nodeName)) this.pasted(event);
+    });
+    window.addEventListener("resize", () => this.render());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render());
+  }
+
+  key(event) {
+    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.nodeName) && event.target.type !== "checkbox";
+    if (typing) return;
+    if ((event.ctrlKey || event.metaKey) && event.key === "z") this.undo();
+    else if (event.shiftKey && event.key === "Delete") this.clear();
+    else return;
+    event.preventDefault();
+  }
+
+  readout(left) {
+    const [x] = this.plot.value(left, 0);
+    const i = Math.round(((x - this.shown.x[0]) / (this.shown.x.at(-1) - this.shown.x[0])) * (PLACES - 1));
+    if (!(i >= 0 && i < PLACES)) return;
+    const [low, , middle, , high] = this.shown.bands.map((band) => shownNumber(band[i]));
+    const where = `${this.about.x[0].name} ${shownInput(this.shown.x[i], this.kinds[0], this.step(0) * 5)}`;
+    find("readout").textContent = `${where}: about ${middle}; nine of ten from ${low} to ${high}`;
+  }
+
+  async copy() {
+    let done = "Copied.";
+    try {
+      await navigator.clipboard.writeText(find("python").textContent);
+    } catch {
+      getSelection().selectAllChildren(find("python"));
+      done = "Selected: copy it with Ctrl+C.";
+    }
+    find("copied").textContent = done;
+  }
+}
+
+/** The page, for those who read its numbers: `metaprior.predict(x, y, at)` is what it draws. */
+function begin() {
+  const given = JSON.parse(find("model").textContent);
+  const model = read(given);
+  const page = new Page(given.about, model);
+  const predict = (x, y, at, { latent = false, about = page.numbers(), levels = LEVELS } = {}) => {
+    const conditional = condition(model, contextOf(x, y), about);
+    const posterior = conditional.at(pointsOf(at), latent);
+    const each = (ask) => Array.from({ length: posterior.size }, (_, i) => ask(i));
+    return {
+      mean: each((i) => posterior.mean(i)),
+      sd: each((i) => posterior.sd(i)),
+      quantiles: levels.map((u) => each((i) => posterior.quantile(i, u))),
+      evidence: conditional.evidence,
+      plausibility: conditional.plausibility ?? null,
+      shares: conditional.shares ?? null,
+      draws: Array.from({ length: DRAWS }, (_, k) => Array.from(posterior.draw(new Random(k + 1)))),
+    };
+  };
+  globalThis.metaprior = { page, predict };
+}
+
+begin();
