@@ -27,6 +27,7 @@ bench: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/sketches.py
+	$(BIN)/python docs/live.py
 	$(BIN)/python docs/refresh.py
 
 clean:

@@ -34,7 +34,7 @@ def data_folder():
 
 @pytest.fixture(scope="session")
 def browser():
-    """Debian's chromium; a test that needs it is skipped where there is none, unless METAPRIOR_BROWSER is `required`."""
+    """Debian's chromium; without it a test is skipped, unless the environment says METAPRIOR_BROWSER=required."""
     found = shutil.which("chromium")
     if found is None:
         assert os.environ.get("METAPRIOR_BROWSER") != "required", "no chromium to run the tests of pages in"

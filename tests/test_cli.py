@@ -41,7 +41,9 @@ def test_quick_experiments_end_to_end(experiment, figures, sizes, methods, tmp_p
     assert "Mean squared error" in done.stdout
     files = {"results.json", "tasks.parquet", "curves.npz", "table.md", "report.html"}
     files |= {f"{name}.{kind}" for name in figures for kind in ("png", "svg")}
+    files |= {"model.metaprior", "live.html"} if experiment == "step" else set()
     assert {path.name for path in tmp_path.iterdir()} == files
+    assert ("live.html" in (tmp_path / "report.html").read_text()) == (experiment == "step")
     assert all((tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in figures)
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["settings"]["seed"] == 3

@@ -131,7 +131,7 @@ def test_pictures_take_the_place_of_pictures_only(home, run):
     assert Path("pic", "1.png").read_text() == "my own"
     assert run(*plot, "--overwrite") == ""
     assert run(*plot) == ""  # its own by now
-    show = partial(show_model, folder=Path("pic"), screen=Screen(quiet=True))
+    show = partial(show_model, folder=Path("pic"), html=None, screen=Screen(quiet=True))
     for name in ("prior.png", "model.html"):
         with pytest.raises(OutputError, match=f"{name} exists, and would be lost: choose another --pictures"):
             show("m.metaprior")

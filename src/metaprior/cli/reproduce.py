@@ -17,7 +17,16 @@ from metaprior.paper import (
     terminal_claims,
     write_page,
 )
-from metaprior.report import Results, among_results, draw_figures, markdown_tables, terminal_tables
+from metaprior.report import (
+    LIVE,
+    MODEL,
+    Results,
+    among_results,
+    draw_figures,
+    markdown_tables,
+    terminal_tables,
+    write_live_page,
+)
 
 
 def reproduce_experiment(
@@ -29,6 +38,8 @@ def reproduce_experiment(
     earlier = Results.read(folder) if add else None
     results = run_experiment(name, options, earlier)
     results.write(folder)
+    if results.model is not None:
+        write_live_page(results.model, results.model.trained_on_, MODEL, folder / LIVE, results.example or None)
     text = markdown_tables(results.rows)
     write_whole(folder / "table.md", lambda path: path.write_text(text))
     figures = draw_figures(CHAPTERS[name], results.rows, results.curves, folder)
@@ -60,6 +71,7 @@ def _show(results: Results, folder: Path, figures: list[str]) -> None:
     memory = f", {results.peak_memory_mb:.0f} MB" if results.peak_memory_mb else ""
     console.print(f"{total:.0f} seconds{memory}. Written to {folder}:", highlight=False)
     files = ["report.html", "results.json", "tasks.parquet", "curves.npz", "table.md", *figures]
+    files += [MODEL, LIVE] if results.model is not None else []
     console.print("  " + ", ".join(files), highlight=False)
 
 

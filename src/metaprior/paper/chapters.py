@@ -27,6 +27,7 @@ CHAPTERS = {
                 "two standard deviations around it.",
             ),
         },
+        model=True,
     ),
     "sinusoid": Chapter(
         "Sinusoids (Tab. S1)",

@@ -17,13 +17,13 @@ from metaprior.report.page import (
     write_html,
     write_model_page,
 )
-from metaprior.report.results import Results, among_results
+from metaprior.report.results import LIVE, MODEL, Results, among_results
 from metaprior.report.tables import markdown_tables, terminal_tables
 
 __all__ = [
-    "BETTER", "COMPARISON", "GREY", "WORSE", "Chapter", "Curves", "Html", "Picture", "Results", "Row", "among_results",
-    "colour_of", "draw_figures", "drawn_before", "is_live_page", "is_model_page", "join", "key_line", "key_patch",
-    "live_page", "make_grids", "mark_sign", "markdown_tables", "model_figures", "named", "new_figure", "performance",
-    "read_found", "references", "section", "tag", "task_figure", "terminal_tables", "write_comparison", "write_figure",
-    "write_html", "write_live_page", "write_model_page",
+    "BETTER", "COMPARISON", "GREY", "LIVE", "MODEL", "WORSE", "Chapter", "Curves", "Html", "Picture", "Results", "Row",
+    "among_results", "colour_of", "draw_figures", "drawn_before", "is_live_page", "is_model_page", "join", "key_line",
+    "key_patch", "live_page", "make_grids", "mark_sign", "markdown_tables", "model_figures", "named", "new_figure",
+    "performance", "read_found", "references", "section", "tag", "task_figure", "terminal_tables", "write_comparison",
+    "write_figure", "write_html", "write_live_page", "write_model_page",
 ]  # fmt: skip

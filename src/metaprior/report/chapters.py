@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from metaprior.report.figures.common import Curves, write_figure
 from metaprior.report.figures.performance import performance
 from metaprior.report.methods import Row
+from metaprior.report.results import LIVE, MODEL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,18 +25,30 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True)
 class Chapter:
-    """One set of results on a page. all_tables: every metric is shown, not only those with figures beside them."""
+    """One set of results on a page. all_tables: every metric is shown, not only those with figures beside them.
+
+    model: whether one of its methods is kept, with a page on which it can be tried.
+    """
 
     title: str
     description: str = ""
     pictures: Mapping[str, Picture] = field(default_factory=dict)  # by file name
     all_tables: bool = False
+    model: bool = False
 
     @property
     def files(self) -> list[str]:
         """What is written to the folder of its results."""
         pictures = [f"{name}.{suffix}" for name in self.pictures for suffix in ("png", "svg")]
-        return ["results.json", "tasks.parquet", "curves.npz", "table.md", "report.html", *pictures]
+        return [
+            "results.json",
+            "tasks.parquet",
+            "curves.npz",
+            "table.md",
+            "report.html",
+            *pictures,
+            *([MODEL, LIVE] if self.model else []),
+        ]
 
 
 COMPARISON = Chapter(

@@ -18,8 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from metaprior.errors import DataError, OptionError
+from metaprior.inference import KeptMethod
 from metaprior.output import prepare_folder, write_whole
 from metaprior.scoring import Scores
+
+MODEL, LIVE = "model.metaprior", "live.html"
+"""The files of a model that was kept, and of a page on which it can be tried."""
 
 Published = Mapping[tuple[str, str], tuple[float, float]]
 
@@ -37,6 +41,8 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
     tasks: list[pa.Table] = field(default_factory=list)
     curves: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    model: KeptMethod | None = None  # one of the methods, to be tried by hand …
+    example: list[tuple[list[float], list[float]]] = field(default_factory=list)  # … on such points at first
 
     def add(self, method: str, setting: str, scores: Scores, published: Published | None = None) -> None:
         """One row per metric, beside the paper's figure where it has one, and each task's values.
@@ -86,6 +92,8 @@ class Results:
             versions=self.versions,
             tasks=[kept.select(["method", "setting", "metric", "task", "value"]), *self.tasks],
             curves=earlier.curves | self.curves,
+            model=self.model,
+            example=self.example,
         )
 
     def close(self) -> None:
@@ -95,7 +103,7 @@ class Results:
         self.versions = {"python": platform.python_version()} | {p: version(p) for p in packages}
 
     def write(self, folder: Path) -> None:
-        """`results.json`, `tasks.parquet` and `curves.npz`, each whole or not at all."""
+        """`results.json`, `tasks.parquet`, `curves.npz`, and the model if there is one: each whole or not at all."""
         prepare_folder(folder)
         keys = ("experiment", "settings", "seconds", "peak_memory_mb", "versions", "rows", "claims")
         text = json.dumps({key: getattr(self, key) for key in keys}, indent=1, allow_nan=False)
@@ -103,6 +111,8 @@ class Results:
         write_whole(folder / "results.json", lambda path: path.write_text(text + "\n"))
         write_whole(folder / "tasks.parquet", lambda path: pq.write_table(table, path))
         write_whole(folder / "curves.npz", self._write_curves)
+        if self.model is not None:
+            self.model.save(folder / MODEL)
 
     def _write_curves(self, path: Path) -> None:
         with path.open("wb") as file:

@@ -34,6 +34,9 @@ GAINS = (4.0, 12.0, 30.0)
 FLOORS = (1e-1, 1e-2, 1e-3, 1e-4)
 """Noise floors (variances) to choose from."""
 
+TO_TRY = ("learned both", "auto", "fpca", "eigenfunctions", "learned mean", "learned kernel", "vanilla")
+"""Of the methods that were run, the first of these is kept."""
+
 HIDDEN, FUNCTIONS = (128, 64), 32
 EPOCHS: dict[OptimizerName, int] = {"algorithm1": 20, "adam": 3000, "lbfgs": 3000}
 QUICK_EPOCHS: dict[OptimizerName, int] = {"algorithm1": 1, "adam": 100, "lbfgs": 20}
@@ -69,7 +72,7 @@ def run(options: Options) -> Results:
             "held_out_mse_by_noise_floor": tried,
             "training": {},
         }
-    given = _Given(training, held_out, options, floor)
+    given, learned = _Given(training, held_out, options, floor), dict[str, Any]()
     for name in chosen:
         with timed(results, name):
             fitted = METHODS[name]
@@ -79,6 +82,7 @@ def run(options: Options) -> Results:
             method = fitted(given)
             score_contexts(results, name, method, contexts)
         note_method(settings, name, method)
+        learned[name] = method
         if name == "eigenfunctions":
             assert isinstance(method, LearnedPrior)
             settings["eigenfunctions"] = {
@@ -89,6 +93,8 @@ def run(options: Options) -> Results:
             }
         if name in CONFIGURATIONS:
             _reconstruct(results, name, method, seeds["contexts"])
+    results.model = next((learned[name] for name in TO_TRY if name in learned), None)
+    results.example = [([-1.2], [0.0]), ([-0.3], [0.0]), ([0.9], [1.0])]
     results.close()
     return results
 

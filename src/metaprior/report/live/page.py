@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -33,9 +34,19 @@ EXAMPLE = (0.12, 0.3, 0.55)
 """Where the first task has its points, as shares of the range of the first input."""
 
 
-def write_live_page(method: KeptMethod, trained_on: TrainedOn, model: str, path: Path) -> None:
-    """A page in which points of a new task are put down by hand and the prediction follows. model: its file's name."""
-    text = live_page(method, trained_on, model)
+Points = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""Inputs and targets of some points of one task."""
+
+
+def write_live_page(
+    method: KeptMethod, trained_on: TrainedOn, model: str, path: Path, example: Points | None = None
+) -> None:
+    """A page in which points of a new task are put down by hand and the prediction follows.
+
+    model: its file's name. example: points that are there at first; by default some that the prior itself would have,
+    for a model holds no past tasks.
+    """
+    text = live_page(method, trained_on, model, example)
     write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
@@ -45,7 +56,7 @@ def is_live_page(path: Path) -> bool:
         return b'<meta name="generator" content="metaprior page">' in file.read(1200)
 
 
-def live_page(method: KeptMethod, trained_on: TrainedOn, model: str) -> str:
+def live_page(method: KeptMethod, trained_on: TrainedOn, model: str, example: Points | None = None) -> str:
     """The page as text."""
     told = Description(method, trained_on.possible)
     if len(told.numbers) > MOST:
@@ -54,7 +65,7 @@ def live_page(method: KeptMethod, trained_on: TrainedOn, model: str) -> str:
             "`metaprior predict`, or learn a smaller prior, such as `metaprior fit --mean deep --kernel deep`."
         )
     given = {
-        "about": _about(method, trained_on, model),
+        "about": _about(trained_on, model, example or _example(method, trained_on)),
         "said": told.said,
         "numbers": told.numbers,
         "integration": integration(),
@@ -95,8 +106,8 @@ def _script() -> str:
     return f'"use strict";\n(() => {{\n{inside}}})();\n'
 
 
-def _about(method: KeptMethod, trained_on: TrainedOn, model: str) -> dict[str, Any]:
-    """What the page says of the model: names, ranges, and a task to begin with, drawn from the prior itself."""
+def _about(trained_on: TrainedOn, model: str, example: Points) -> dict[str, Any]:
+    """What the page says of the model: names, ranges, and a task to begin with."""
     columns = trained_on.columns
     possible = trained_on.possible or (Possible(),) * len(columns.y)
     x: list[dict[str, Any]] = [
@@ -118,7 +129,7 @@ def _about(method: KeptMethod, trained_on: TrainedOn, model: str) -> dict[str, A
         "tasks": trained_on.tasks,
         "rows": trained_on.rows,
         "unusual": IMPLAUSIBLE,
-        "example": _example(method, trained_on),
+        "example": [{"x": list(x), "y": list(y)} for x, y in example],
         "ask": _asked(low + 0.75 * (high - low), high, x[0]["kind"]),
     }
 
@@ -153,8 +164,8 @@ def _asked(middle: float, end: float, kind: str) -> str:
 
 
 @torch.no_grad()
-def _example(method: Any, trained_on: TrainedOn) -> list[dict[str, list[float]]]:
-    """A few points of a task as the prior would have it: a model holds no past ones."""
+def _example(method: Any, trained_on: TrainedOn) -> Points:
+    """A few points of a task as the prior would have it."""
     possible = trained_on.possible
     within = WithinPossible(method, possible) if possible else method
     low, high = (torch.tensor(ends, dtype=torch.float64) for ends in zip(*trained_on.x_range, strict=True))
@@ -170,10 +181,12 @@ def _example(method: Any, trained_on: TrainedOn) -> list[dict[str, list[float]]]
         y = torch.where(torch.tensor([one.whole for one in possible]), y.round(), y)
     scale = torch.tensor([high - low for low, high in trained_on.y_range], dtype=torch.float64)
     return [
-        {"x": [_short(value, step) for value, step in zip(row, (high - low).tolist(), strict=True)],
-         "y": [_short(value, step) for value, step in zip(values, scale.tolist(), strict=True)]}
+        (
+            [_short(value, step) for value, step in zip(row, (high - low).tolist(), strict=True)],
+            [_short(value, step) for value, step in zip(values, scale.tolist(), strict=True)],
+        )
         for row, values in zip(x.tolist(), y.tolist(), strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def _first_levels(trained_on: TrainedOn, typical: tuple[float, ...]) -> list[float]:

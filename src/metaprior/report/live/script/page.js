@@ -442,7 +442,7 @@ class Page {
     find("usual").textContent = !this.state.points.length
       ? "No point is known yet."
       : found === undefined || found === null
-        ? "This model was not told how past tasks differ: it cannot say."
+        ? "This model has not seen how usual past ones were: one that was chosen among several (by fit alone) can tell."
         : `${found < 0.01 ? "Less than 1%" : `${Math.round(100 * found)}%`} of past ones, known at as many points, were `
           + `less usual.${found < this.about.unusual ? ` This ${task} is unlike all of them: what is predicted is to be doubted.` : ""}`;
     find("says").hidden = !shares;
@@ -598,7 +598,7 @@ function begin() {
   const given = JSON.parse(find("model").textContent);
   const model = read(given);
   const page = new Page(given.about, model);
-  const predict = (x, y, at, { latent = false, about = page.numbers(), levels = LEVELS } = {}) => {
+  const predict = (x, y, at, { latent = false, about = page.numbers(), levels = LEVELS, count = DRAWS } = {}) => {
     const conditional = condition(model, contextOf(x, y), about);
     const posterior = conditional.at(pointsOf(at), latent);
     const each = (ask) => Array.from({ length: posterior.size }, (_, i) => ask(i));
@@ -609,7 +609,7 @@ function begin() {
       evidence: conditional.evidence,
       plausibility: conditional.plausibility ?? null,
       shares: conditional.shares ?? null,
-      draws: Array.from({ length: DRAWS }, (_, k) => Array.from(posterior.draw(new Random(k + 1)))),
+      draws: Array.from({ length: count }, (_, k) => Array.from(posterior.draw(new Random(k + 1)))),
     };
   };
   globalThis.metaprior = { page, predict };
