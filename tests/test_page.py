@@ -260,6 +260,7 @@ def test_the_python_that_is_shown_gives_what_is_shown(sea, home, monkeypatch):
     for row, *numbers in zip(expected(sea), mean, lower, upper, strict=True):
         assert [float(text) for text in row] == pytest.approx([float(one) for one in numbers], rel=1e-6)
     sea.locator("#copy").click()
+    sea.locator("#copied:not(:empty)").wait_for()
     assert sea.locator("#copied").inner_text() in ("Copied.", "Selected: copy it with Ctrl+C.")
     sea.locator("#latent").check()
     assert ".function" in sea.locator("#python").inner_text()
