@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from metaprior import Combination, DataError, LearnedPrior, MetaGP, NumericalError, OptionError, Tasks, Warped
 from metaprior.cli.app import app
-from metaprior.cli.points import FORMS, MOST, number_or_date, points_at
 from metaprior.frames import Wanted, predict_table
 from metaprior.inference import CalibratedPosterior, Calibration
+from metaprior.points import FORMS, MOST, number_or_date, points_at
 
 QUICK = {"max_epochs": 3, "progress": False}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,6 +41,9 @@ MOST_DRAWN = 200_000_000
 MOST_COLUMNS = 100_000
 """Draws of a table, each of which is a column."""
 
+SLICE = 100_000
+"""Rows of tasks that are predicted at once, known and asked ones: what is made of them stays in memory."""
+
 MOST_TOGETHER = 5_000
 """Points of one task that draws are taken at together: their covariance has the square of that."""
 
@@ -75,10 +78,18 @@ class Predicted(NamedTuple):
     points: Tasks
 
 
-def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wanted) -> Predicted:
+def predict_table(
+    method: Any,
+    columns: Columns,
+    table: Any,
+    at: Any,
+    wanted: Wanted,
+    between: Callable[[Tasks, Tasks], None] = lambda context, points: None,
+) -> Predicted:
     """Condition on each task's rows of a table, and predict.
 
-    at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty.
+    at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. between:
+    called before each slice of the tasks with what is known of them and what is asked: what it raises ends the work.
     """
     wanted.check()
     try:
@@ -90,19 +101,21 @@ def predict_table(method: Any, columns: Columns, table: Any, at: Any, wanted: Wa
         method.trained_on_.check_inputs(known)
     check_targets(context)
     _check_size(points, len(columns.y), wanted.samples)
-    conditional = method.condition(context)
-    posterior, usual = conditional.at(points), conditional.plausibility
     if columns.task_x:
         notes = (*notes, *method.trained_on_.unlike(context))
-    strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
-    if len(strange):
-        posterior, said = _unlike(method, context, points, posterior, strange, wanted.fallback)
-        notes = (*notes, said)
-    found = predicted_columns(posterior, columns.y, wanted)
-    _check_finite(found, points)
-    if usual is not None:
-        found["plausibility"] = usual[points.task_of_row].numpy()
-    found = {named_apart(name, columns): values for name, values in found.items()}
+    parts, strange = [], list[Any]()
+    for some in _slices(context, points, whole=wanted.samples > 0):
+        between(context, points)
+        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
+        part, unlike = _one_slice(method, given, asked, columns, wanted)
+        parts.append(part)
+        strange += [asked.ids[i] for i in unlike.tolist()]
+    if strange:
+        notes = (*notes, _unlike(strange, len(points), columns, wanted.fallback))
+    found = {
+        named_apart(name, columns): values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
+        for name, values in parts[0].items()
+    }
     inputs = {name: _as_given(frame, name, points.x[:, k].numpy()) for k, name in enumerate(columns.x)}
     names = _identities(points, columns.task) | inputs
     written = nw.from_dict(names | found, backend=nw.get_native_namespace(frame))
@@ -125,18 +138,40 @@ def header_of(columns: Columns) -> list[str]:
     return [*columns.task, *columns.x, *(named_apart(first + name, columns) for name in MOMENTS)]
 
 
-def _unlike(
-    method: Any, context: Tasks, points: Tasks, posterior: Posterior, strange: Tensor, fallback: bool
-) -> tuple[Posterior, str]:
-    """The posterior where some tasks are unlike the past ones, and a word on it."""
-    names = ", ".join(str(points.ids[i]) for i in strange[:3].tolist()) + (", …" if len(strange) > 3 else "")
-    said = f"{len(strange):,} of {len(points):,} tasks are unlike those the prior was learned from ({names})"
-    if not fallback:
-        column = named_apart("plausibility", points.columns)
-        return posterior, f"{said}: see the column {column}, or ask for a fallback to their own points alone."
-    alone = method.fallback_.predict(context.select(strange), points.select(strange))
-    parts = [(torch.arange(len(points)), posterior), (strange, alone)]
-    return Gathered(points, parts), f"{said}: they are predicted from their own points alone."
+def _slices(context: Tasks, points: Tasks, *, whole: bool) -> list[Tensor | None]:
+    """The tasks, some at a time: as many as have so many rows together. whole: all at once, as draws are taken."""
+    rows = (context.sizes + points.sizes).cumsum(0)
+    if whole or len(rows) == 0 or int(rows[-1]) <= SLICE:
+        return [None]
+    number = (rows - 1) // SLICE
+    return [torch.nonzero(number == k)[:, 0] for k in number.unique().tolist()]
+
+
+def _one_slice(
+    method: Any, context: Tasks, points: Tasks, columns: Columns, wanted: Wanted
+) -> tuple[dict[str, Array], Tensor]:
+    """What is predicted of some tasks, and which of them are unlike the past ones."""
+    conditional = method.condition(context)
+    posterior, usual = conditional.at(points), conditional.plausibility
+    strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
+    if len(strange) and wanted.fallback:
+        alone = method.fallback_.predict(context.select(strange), points.select(strange))
+        posterior = Gathered(points, [(torch.arange(len(points)), posterior), (strange, alone)])
+    found = predicted_columns(posterior, columns.y, wanted)
+    _check_finite(found, points)
+    if usual is not None:
+        found["plausibility"] = usual[points.task_of_row].numpy()
+    return found, strange
+
+
+def _unlike(strange: Sequence[Any], tasks: int, columns: Columns, fallback: bool) -> str:
+    """A word on tasks that are unlike the past ones."""
+    names = ", ".join(map(str, strange[:3])) + (", …" if len(strange) > 3 else "")
+    said = f"{len(strange):,} of {tasks:,} tasks are unlike those the prior was learned from ({names})"
+    if fallback:
+        return f"{said}: they are predicted from their own points alone."
+    column = named_apart("plausibility", columns)
+    return f"{said}: see the column {column}, or ask for a fallback to their own points alone."
 
 
 def _check_size(points: Tasks, targets: int, samples: int) -> None:

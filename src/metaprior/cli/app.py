@@ -16,6 +16,7 @@ from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
+from metaprior.cli.serve import serve_models
 from metaprior.cli.show import check_page, show_model, write_page_of
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted
@@ -322,3 +323,30 @@ def show(
 ) -> None:
     """What a model file holds, pictures of the prior in it, and a page on which it can be tried."""
     show_model(model, pictures, html, Screen(as_json=as_json), overwrite=overwrite)
+
+
+@app.command(epilog="Example: metaprior serve elnino.metaprior --port 8000")
+def serve(
+    models: Annotated[list[str], typer.Argument(help="Model files.", metavar="MODEL...")],
+    host: Annotated[str, typer.Option(help="Where to listen; anything but this machine needs --token or --open.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="0 for any that is free.")] = 8000,
+    token: Annotated[
+        str | None, typer.Option(envvar="METAPRIOR_TOKEN", help="What others have to know; better METAPRIOR_TOKEN.")
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Anyone who reaches it may ask.")] = False,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="A name that it is asked by: a proxy's.")] = None,
+    cors: Annotated[list[str] | None, typer.Option(help="Origin of a page elsewhere that may ask.")] = None,
+    max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = 64_000_000,
+    max_rows: Annotated[int, typer.Option(help="Rows of a table.")] = 1_000_000,
+    max_points: Annotated[int, typer.Option(help="Points that are asked for.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(help="How long a request may take.")] = 30.0,
+    at_once: Annotated[int, typer.Option(help="Requests that are worked on together.")] = 8,
+    log: Annotated[str, typer.Option(help="A line for each request: text, json or none.")] = "text",
+) -> None:
+    """Serve models: a page for people, rows and tensors for programs. Listens to this machine alone unless told."""
+    allowed, origins = tuple(allowed_host or ()), tuple(cors or ())
+    limits = {"max_body": max_body, "max_rows": max_rows, "max_points": max_points, "seconds": seconds}
+    who = {"host": host, "port": port, "token": token, "open_": open_, "allowed_hosts": allowed, "origins": origins}
+    serve_models(models, {**who, **limits, "at_once": at_once, "log": log})

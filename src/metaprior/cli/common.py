@@ -6,19 +6,19 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
-from metaprior.cli.points import number_or_date
 from metaprior.data import COLUMNS, EMBEDDED, read_table
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
 from metaprior.output import check_file, same_file
+from metaprior.points import number_or_date
+from metaprior.report import described, outside_range
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
 from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, check_targets, read_support
 
@@ -108,12 +108,6 @@ def read_tasks(
     return tasks
 
 
-def described(one: Covariate, ranges: Mapping[str, str] | None = None) -> str:
-    """A task column with the levels that it has, or the range."""
-    said = ", ".join(one.levels or ()) or (ranges or {}).get(one.name)
-    return f"{one.name} ({said})" if said else one.name
-
-
 def _oddities(tasks: Tasks) -> Iterator[str]:
     """What a user would want to know before learning from these."""
     if len(tasks) == 1:
@@ -147,24 +141,8 @@ def check_model_file(out: Path, table: str, overwrite: bool, start: str | None =
 def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
     """A word where inputs lie outside what the model was trained on."""
     trained_on.check_inputs(tasks)
-    for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True)):
-        outside = int(((tasks.x[:, k] < low) | (tasks.x[:, k] > high)).sum())
-        if outside:
-            screen.say(
-                f"warning: {outside:,} of {len(tasks.x):,} points lie outside the range of {name!r} that the model was "
-                f"trained on ({shown_range(trained_on, k)}): far from the known points it only repeats its prior there."
-            )
-    for said in trained_on.unlike(tasks):
+    for said in outside_range(trained_on, tasks):
         screen.say(f"warning: {said}")
-
-
-def shown_range(trained_on: TrainedOn, k: int) -> str:
-    """From where to where an input column was trained on; days as dates."""
-    ends = trained_on.x_range[k]
-    if trained_on.columns.x[k] not in trained_on.dated:
-        return f"{ends[0]:g} to {ends[1]:g}"
-    days = [np.datetime64("1970-01-01", "D") + np.timedelta64(int(end), "D") for end in ends]
-    return f"{days[0]} to {days[1]}"
 
 
 def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen) -> Contexts:
@@ -194,11 +172,3 @@ def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: 
                 screen.say(f"note: no task has more than {n} points: nothing is scored from {n}.")
         return found
     return random_sizes(default_sizes(tasks), seed)
-
-
-def figure_text(found: dict[str, Any]) -> str:
-    """A mean with its standard error."""
-    if found["mean"] is None:
-        return "infinite"
-    error = f" ± {found['stderr']:.2g}" if found["stderr"] is not None else ""
-    return f"{found['mean']:.4g}{error}"

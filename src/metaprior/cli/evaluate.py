@@ -6,10 +6,11 @@ from typing import Any
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, chosen_contexts, figure_text, read_tasks, warn_range
+from metaprior.cli.common import Screen, chosen_contexts, read_tasks, warn_range
 from metaprior.inference import Method
 from metaprior.methods import GPPerTask, LastValue
 from metaprior.model import load
+from metaprior.report import figure_text
 from metaprior.scoring import Scores, evaluate, paired_difference
 from metaprior.splits import Contexts
 from metaprior.tasks import Tasks, resolution

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, check_model_file, figure_text, files_read
+from metaprior.cli.common import Screen, check_model_file, files_read
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
 from metaprior.model import MetaGP, load
 from metaprior.output import check_file
+from metaprior.report import figure_text
 from metaprior.selection import Auto, held_out_scores
 from metaprior.splits import Roles, default_sizes, random_sizes, roles_of
 from metaprior.tasks import Columns, Tasks

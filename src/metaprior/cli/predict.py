@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from metaprior.cli.common import Screen, files_read, warn_range
-from metaprior.cli.points import points_at
 from metaprior.data import EMBEDDED, check_output, column_names, read_table, write_table
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
 from metaprior.output import check_file, check_folder, prepare_folder
+from metaprior.points import points_at
 from metaprior.report import drawn_before, task_figure, write_figure
 from metaprior.tasks import Columns, TrainedOn
 

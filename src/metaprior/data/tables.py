@@ -55,10 +55,24 @@ def read_table(
     if name in EMBEDDED:
         return embedded_table(name)
     said = "standard input" if name == "-" else name
+    return _table(_opener(name), said, columns, delimiter, optional, packed=Path(name).suffix.lower() == ".parquet")
+
+
+def read_content(
+    content: bytes, said: str, columns: Columns, delimiter: str | None = None, *, optional: Collection[str] = ()
+) -> pa.Table:
+    """The named columns of a table that is in memory: text, Parquet or Feather. said: what errors call it."""
+    return _table(partial(pa.BufferReader, content), said, columns, delimiter, optional, packed=False)
+
+
+def _table(
+    opener: Opener, said: str, columns: Columns, delimiter: str | None, optional: Collection[str], *, packed: bool
+) -> pa.Table:
+    """packed: whether a name says that it is no text."""
     pick = partial(_places, columns=columns, name=said, optional=optional)
     try:
-        open_, format_ = _known(_opener(name), said)
-        if format_ == "text" and Path(name).suffix.lower() != ".parquet":
+        open_, format_ = _known(opener, said)
+        if format_ == "text" and not packed:
             table = _text(open_, said, columns, delimiter, pick)
         else:
             table = _typed(open_, said, pick, feather=format_ == "arrow")
@@ -88,6 +102,13 @@ def write_table(table: pa.Table, name: str) -> None:
     path = Path(name)
     check_output(name)
     write_whole(path, partial(pq.write_table if path.suffix.lower() == ".parquet" else _write_csv, table))
+
+
+def written(table: pa.Table, format_: str) -> bytes:
+    """A table as the content of a file: csv or parquet."""
+    sink = pa.BufferOutputStream()
+    (pq.write_table if format_ == "parquet" else _write_csv)(table, sink)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def _write_csv(table: pa.Table, where: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,24 @@ def is_model_page(path: Path) -> bool:
 
 def write_model_page(title: str, facts: dict[str, Any], figures: dict[str, Path], path: Path) -> None:
     """A page about one model: what is in its file, and pictures of it."""
-    pictures = [_figure(picture, CAPTIONS.get(name, name)) for name, picture in figures.items()]
-    write_html(path, title, tag("main", tag("h1", title), _entries(facts), *pictures))
+    text = model_page(title, facts, {name: picture.read_bytes() for name, picture in figures.items()})
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def model_page(title: str, facts: dict[str, Any], figures: Mapping[str, bytes]) -> str:
+    """The same as text, from pictures that are in memory (PNG)."""
+    pictures = [_figure(content, CAPTIONS.get(name, name)) for name, content in figures.items()]
+    return html_page(title, tag("main", tag("h1", title), _entries(facts), *pictures))
 
 
 def write_html(path: Path, title: str, body: Html) -> None:
     """A page that needs no other file and no network."""
+    text = html_page(title, body)
+    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def html_page(title: str, body: Html) -> str:
+    """The whole of a page, in our style."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -49,8 +62,7 @@ def write_html(path: Path, title: str, body: Html) -> None:
         tag("title", title),
         tag("style", Html(STYLE)),
     )
-    text = f"<!DOCTYPE html>\n{tag('html', head, tag('body', body), lang='en')}\n"
-    write_whole(path, lambda part: part.write_text(text, encoding="utf-8"))
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', body), lang='en')}\n"
 
 
 def read_found(folder: Path) -> Found:
@@ -75,7 +87,11 @@ def section(folder: Path, chapter: Chapter, anchor: str, told: Html | None = Non
         parts.append(tag("ul", *(tag("li", note) for note in notes), class_="notes"))
     parts += [told or Html(""), *_tables(found, chapter.all_tables)]
     for path in _pictures(chapter, folder):
-        parts.append(_figure(path, chapter.pictures[path.stem].caption if path.stem in chapter.pictures else path.stem))
+        parts.append(
+            _figure(
+                path.read_bytes(), chapter.pictures[path.stem].caption if path.stem in chapter.pictures else path.stem
+            )
+        )
     for title, what in (("Seconds by method", "seconds"), ("Settings", "settings"), ("Versions", "versions")):
         parts.append(_details(title, _entries(found[what])))
     return tag("section", *parts)
@@ -141,8 +157,8 @@ def _pictures(chapter: Chapter, folder: Path) -> list[Path]:
     return sorted(folder.glob("*.png"), key=lambda path: (place.get(path.stem, len(place)), path.stem))
 
 
-def _figure(path: Path, caption: str) -> Html:
-    source = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+def _figure(content: bytes, caption: str) -> Html:
+    source = "data:image/png;base64," + base64.b64encode(content).decode("ascii")
     image = tag("img", src=source, alt=caption.split(". ")[0].rstrip(".") + ".")
     return tag("figure", image, tag("figcaption", caption))
 

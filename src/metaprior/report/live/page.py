@@ -24,7 +24,7 @@ from metaprior.report.html import Html, tag
 from metaprior.report.live.described import Description, integration
 from metaprior.tasks import Possible, Tasks, TrainedOn
 
-SCRIPTS = ("numbers", "priors", "posteriors", "methods", "model", "values", "plot", "page")
+SCRIPTS = ("numbers", "priors", "posteriors", "methods", "model", "values", "plot", "served", "page")
 """Those of `script/`, each of which uses only those before it."""
 
 MOST = 20_000_000
@@ -56,8 +56,10 @@ def is_live_page(path: Path) -> bool:
         return b'<meta name="generator" content="metaprior page">' in file.read(1200)
 
 
-def live_page(method: KeptMethod, trained_on: TrainedOn, model: str, example: Points | None = None) -> str:
-    """The page as text."""
+def live_page(
+    method: KeptMethod, trained_on: TrainedOn, model: str, example: Points | None = None, served: str | None = None
+) -> str:
+    """The page as text. served: where a server is asked about tables; without one the page asks nobody."""
     told = Description(method, trained_on.possible)
     if len(told.numbers) > MOST:
         raise OptionError(
@@ -65,16 +67,17 @@ def live_page(method: KeptMethod, trained_on: TrainedOn, model: str, example: Po
             "`metaprior predict`, or learn a smaller prior, such as `metaprior fit --mean deep --kernel deep`."
         )
     given = {
-        "about": _about(trained_on, model, example or _example(method, trained_on)),
+        "about": _about(trained_on, model, example or _example(method, trained_on)) | {"served": served},
         "said": told.said,
         "numbers": told.numbers,
         "integration": integration(),
     }
     data = json.dumps(given, allow_nan=False, ensure_ascii=False).replace("<", "\\u003c")
     script, style = _script(), _part("page.css")
+    asks = "" if served is None else "; connect-src 'self'"
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
-        "form-action 'none'"
+        f"form-action 'none'{asks}"
     )
     head = tag(
         "head",

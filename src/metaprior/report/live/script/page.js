@@ -612,7 +612,8 @@ function begin() {
       draws: Array.from({ length: count }, (_, k) => Array.from(posterior.draw(new Random(k + 1)))),
     };
   };
-  globalThis.metaprior = { page, predict };
+  const tables = given.about.served === null ? null : new Tables(page, given.about.served);
+  globalThis.metaprior = { page, predict, tables };
 }
 
 begin();

@@ -1,0 +1,174 @@
+"""A request to predict: rows, where, and what is wanted; the same table as `metaprior predict` makes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from metaprior.errors import DataError, OptionError
+from metaprior.frames import Wanted, predict_table
+from metaprior.points import points_at
+from metaprior.report import outside_range
+from metaprior.serve.models import Served
+from metaprior.serve.refusals import Refusal
+from metaprior.serve.settings import Settings
+from metaprior.serve.tables import JSON, parsed, table_of_body, table_of_rows
+from metaprior.serve.work import Stop
+from metaprior.tasks import Tasks
+
+OPTIONS = ("at", "level", "latent", "quantiles", "samples", "seed", "missing", "fallback")
+"""What a request may say beside its rows; the model's name aside."""
+
+WIDE = 20
+"""Values for each point that may be asked for, times the number of points that may."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for."""
+
+    at: Any
+    wanted: Wanted
+
+
+def read_request(
+    body: bytes, kind: str, query: Mapping[str, str], served: Served, settings: Settings
+) -> tuple[pa.Table, Asked]:
+    """The rows and what is asked: options are in the JSON, or in the address where the body is a table."""
+    optional = [one.name for one in served.columns.task_x]
+    if kind != JSON:
+        table = table_of_body(body, kind, served.columns, optional, settings.max_rows)
+        return table, _asked(dict(query), served)
+    given = parsed(body)
+    if not isinstance(given, Mapping):
+        raise DataError('the body is a JSON object: {"rows": […], "at": "1:12:1"}.')
+    options = {name: value for name, value in given.items() if name not in ("rows", "columns", "model")}
+    if ("rows" in given) == ("columns" in given):
+        raise DataError('give the known rows as "rows" (objects) or as "columns" (lists).')
+    rows = given["rows"] if "rows" in given else given["columns"]
+    return table_of_rows(rows, served.columns, optional, settings.max_rows), _asked(dict(query) | options, served)
+
+
+def _asked(options: dict[str, Any], served: Served) -> Asked:
+    options.pop("model", None)
+    unknown = [name for name in options if name not in OPTIONS]
+    if unknown:
+        raise OptionError(f"no option {unknown[0]!r}: there are {', '.join(OPTIONS)}.")
+    wanted = Wanted(
+        level=_number(options.get("level", 0.9), "level"),
+        latent=_truth(options.get("latent", False), "latent"),
+        quantiles=_numbers(options.get("quantiles", ()), "quantiles"),
+        samples=_whole(options.get("samples", 0), "samples"),
+        seed=_whole(options.get("seed", 0), "seed"),
+        missing=_missing(options.get("missing", "error")),
+        fallback=_truth(options.get("fallback", False), "fallback"),
+    )
+    wanted.check()
+    return Asked(_where(options.get("at", "missing"), served), wanted)
+
+
+def _where(at: Any, served: Served) -> Any:
+    if at == "missing":
+        return at
+    columns = served.columns
+    if isinstance(at, str):
+        return points_at(at, columns.x, served.gp.trained_on_.dated)
+    if isinstance(at, list) and at and all(isinstance(one, Mapping) for one in at):
+        optional = [*columns.y, *(one.name for one in columns.task_x)]
+        return table_of_rows(at, columns, optional, len(at))
+    try:
+        points = np.asarray(at, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        points = np.zeros(0)
+    points = points[:, None] if points.ndim == 1 and len(columns.x) == 1 else points
+    if points.ndim != 2 or points.shape[1] != len(columns.x) or not np.isfinite(points).all():
+        raise OptionError(
+            'at: give points as the command line does ("1:12:1"), as numbers ([1, 2, 3], or rows of all inputs), as '
+            'objects with task and inputs, or "missing" for the rows without target.'
+        )
+    return points
+
+
+def predicted(
+    table: pa.Table, asked: Asked, served: Served, settings: Settings, stop: Stop
+) -> tuple[pa.Table, list[str]]:
+    """The predictions and what a reader of them should know."""
+    tasks = table.select(list(served.columns.task)).group_by(list(served.columns.task)).aggregate([]).num_rows
+    points = table.num_rows if isinstance(asked.at, str) else len(asked.at)
+    points *= tasks if isinstance(asked.at, np.ndarray) else 1
+    values = points * (4 + len(asked.wanted.quantiles) + asked.wanted.samples)
+    if points > settings.max_points or values > WIDE * settings.max_points:
+        raise Refusal(
+            413, "too large", f"{points:,} points, and {values:,} values of them: ask for less (--max-points).", "at"
+        )
+
+    def between(context: Tasks, points: Tasks) -> None:
+        stop.check()
+
+    method = served.gp
+    stop.check()
+    found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
+    said = outside_range(method.trained_on_, where.without_task_x())
+    return found, [*served.notes, *dict.fromkeys(notes), *said]
+
+
+def tasks_of(table: pa.Table, served: Served) -> list[dict[str, Any]]:
+    """The tasks of a table, as a page shows them: rows without a target are left out."""
+    columns = served.columns
+    y = [table[name].to_pylist() for name in columns.y]
+    if any(isinstance(value, (str, bool)) for column in y for value in column):
+        raise DataError(f"column {columns.y[0]!r} is a target: give numbers.")
+    known = np.array([all(value is not None and math.isfinite(value) for value in row) for row in zip(*y, strict=True)])
+    if not known.any():
+        raise DataError("no row has a target: there is nothing to show.")
+    tasks = Tasks.from_table(table.filter(pa.array(known)), **columns._asdict())
+    served.gp.trained_on_.check_inputs(tasks)
+    found = []
+    for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
+        name = " ".join(map(str, task.id)) if isinstance(task.id, tuple) else str(task.id)
+        found.append({"id": name, "n": size, "x": task.x.tolist(), "y": task.y.tolist()})
+    if tasks.covariates is not None:
+        for one, row in zip(found, tasks.covariates.tolist(), strict=True):
+            one["about"] = row
+    return found
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        if isinstance(value, bool):
+            raise ValueError(value)
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"{name} {value!r}: give a number.") from None
+
+
+def _numbers(value: Any, name: str) -> tuple[float, ...]:
+    parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or len(parts) > 1000:
+        raise OptionError(f"{name}: give a list of numbers, such as 0.1,0.5,0.9.")
+    return tuple(_number(part, name) for part in parts)
+
+
+def _whole(value: Any, name: str) -> int:
+    number = _number(value, name)
+    if not math.isfinite(number) or number != int(number) or abs(number) > 2**53:
+        raise OptionError(f"{name} {value!r}: give a whole number.")
+    return int(number)
+
+
+def _truth(value: Any, name: str) -> bool:
+    found = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
+    if found is None:
+        raise OptionError(f"{name} {value!r}: give true or false.")
+    return found
+
+
+def _missing(value: Any) -> Any:
+    if value not in ("error", "drop"):
+        raise OptionError(f"missing {value!r}: give error or drop.")
+    return value

@@ -1,0 +1,65 @@
+"""How a server is set up: who may ask, and how much."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from metaprior.errors import OptionError
+
+Log = Literal["text", "json", "none"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """host and port: where it listens. token: what others have to know; without one it listens to this machine alone,
+    unless it is `open_`. allowed_hosts: names that it may be asked by, beside its own. origins: of pages elsewhere that
+    may ask it (CORS). The limits are of one request, but for `at_once`, the requests that are worked on together.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    open_: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    max_body: int = 64_000_000
+    max_rows: int = 1_000_000
+    max_points: int = 1_000_000
+    seconds: float = 30.0
+    at_once: int = 8
+    log: Log = "text"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65_536:
+            raise OptionError(f"--port {self.port}: give a number from 1 to 65535, or 0 for any that is free.")
+        for name in ("max_body", "max_rows", "max_points", "seconds", "at_once"):
+            if not getattr(self, name) > 0:
+                raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a number above 0.")
+        if self.log not in ("text", "json", "none"):
+            raise OptionError(f"--log {self.log}: one of text, json, none.")
+        if self.token is not None and len(self.token) < 8:
+            raise OptionError("--token: give 8 signs or more, such as `openssl rand -hex 16` makes.")
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
+            raise OptionError("--token: letters, digits and signs without blanks.")
+        if not is_loopback(self.host) and self.token is None and not self.open_:
+            raise OptionError(
+                f"--host {self.host}: others can reach it there. Give a --token that they have to know, or --open if "
+                "anyone may ask."
+            )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The hosts that a request may name."""
+        own = {"localhost", "127.0.0.1", "[::1]", self.host.lower()}
+        return frozenset(own | {name.lower() for name in self.allowed_hosts})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,78 @@
+"""Predictions in worker threads: as long as they may take, and as long as somebody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from metaprior.errors import MetapriorError
+from metaprior.serve.refusals import Refusal
+
+Found = TypeVar("Found")
+
+
+class Stop:
+    """Whether work should end: looked at between slices."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until, self._gone = time.monotonic() + seconds, threading.Event()
+
+    def set(self) -> None:
+        """Nobody waits any more."""
+        self._gone.set()
+
+    def check(self) -> None:
+        """End the work, if it should."""
+        if self._gone.is_set() or time.monotonic() > self.until:
+            raise _StoppedError
+
+
+class _StoppedError(Exception):
+    """Work that was ended."""
+
+
+class Workers:
+    """Some threads. seconds: how long one piece of work may take."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self.pool, self.seconds = ThreadPoolExecutor(count, thread_name_prefix="predict"), seconds
+
+    async def run(self, request: Request, work: Callable[[Stop], Found]) -> Found:
+        """What a piece of work found; it is ended when its time is up, or when whoever asked has gone."""
+        stop = Stop(self.seconds)
+        found: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(self.pool, work, stop)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
+        too_long = Refusal(408, "too long", f"it takes more than {self.seconds:g} seconds: ask for less (--seconds).")
+        try:
+            await asyncio.wait([found, gone], timeout=self.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not found.done():
+                stop.set()
+                raise too_long
+            answer: Found = found.result()
+            return answer
+        except _StoppedError:
+            raise too_long from None
+        except MetapriorError as error:
+            raise Refusal.of(error) from None
+        except (MemoryError, RecursionError):
+            raise Refusal(413, "too large", "it takes more memory than there is: ask for less.") from None
+        finally:
+            gone.cancel()
+
+    def close(self) -> None:
+        """Finish what runs."""
+        self.pool.shutdown(wait=True)
+
+
+async def _gone(request: Request) -> None:
+    """Returns when whoever asked has gone."""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
