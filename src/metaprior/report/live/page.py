@@ -159,7 +159,7 @@ def _task_x(trained_on: TrainedOn) -> list[dict[str, Any]]:
 def _asked(middle: float, end: float, kind: str) -> str:
     """Two places to predict at, as they are written there."""
     if kind == "number":
-        return ", ".join(f"{value:.4g}" for value in (middle, end))
+        return ", ".join(f"{_short(value, 10 * (end - middle)):.15g}" for value in (middle, end))
     if kind == "date":
         return ", ".join(str(np.datetime64(round(value), "D")) for value in (middle, end))
     minutes = [min(round(value * 1440), 1439) for value in (middle, end)]
@@ -202,4 +202,5 @@ def _first_levels(trained_on: TrainedOn, typical: tuple[float, ...]) -> list[flo
 
 def _short(value: float, range_: float) -> float:
     """To a thousandth of the range: what a person would write."""
-    return value if range_ == 0 else round(value, int(np.ceil(3 - np.log10(range_))))
+    unit = range_ or abs(value) or 1.0
+    return round(value, int(np.ceil(3 - np.log10(unit))))

@@ -3,6 +3,8 @@
 // A context is { n, x, y }, points are { n, x }: x has n rows of d inputs, y n rows of p targets, in the user's units.
 // `about` is what is known of the task as a whole. Points keep what a prior said of them: they are asked again and again.
 
+const TOO_FAR = "These values are too far from all past ones to be computed with. Are they in the same units?";
+
 function condition(node, context, about) {
   return CONDITIONED[node.kind](node, context, about);
 }
@@ -199,6 +201,7 @@ function conditionMixture(node, context, about) {
   const whole = members.every((member) => member.evidence !== null);
   const joint = members.map((member, c) => node.log_shares[c] + (member.evidence ?? 0));
   const evidence = whole ? logSumExp(joint) : null;
+  if (node.by_evidence && !Number.isFinite(evidence)) throw new Refused(TOO_FAR);
   let logs = node.by_evidence ? joint.map((value) => value - evidence) : node.log_shares;
   if (node.unlikely) {
     const kept = logs.map((value) => (value > Math.log(node.unlikely) ? value : -Infinity));

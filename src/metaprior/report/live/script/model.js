@@ -9,14 +9,15 @@ function read({ said: told, numbers, integration }) {
     if (node === null || typeof node !== "object") return node;
     if (Array.isArray(node)) return node.some((one) => typeof one === "object") ? node.map(fill) : node;
     if ("at" in node && "shape" in node) {
-      if (!made.has(node.at)) {
+      const key = `${node.at} ${node.shape}`;
+      if (!made.has(key)) {
         const count = node.shape.reduce((a, b) => a * b, 1);
         const values = node.single
           ? Float64Array.from(new Float32Array(bytes, node.at, count))
           : new Float64Array(bytes, node.at, count);
-        made.set(node.at, { shape: node.shape, values });
+        made.set(key, { shape: node.shape, values });
       }
-      return made.get(node.at);
+      return made.get(key);
     }
     return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, fill(value)]));
   };

@@ -29,7 +29,7 @@ class Page {
     this.kinds = about.x.map((one) => one.kind);
     this.state = {
       points: about.example.map(({ x, y }) => ({ x: [...x], y: [...y] })),
-      slice: about.x.map(({ range: [low, high] }) => (low + high) / 2),
+      slice: about.x.map((_, k) => about.example[0]?.x[k] ?? 0),
       task: about.task_x.map((one) => (one.levels.length ? one.levels[0] : one.typical)),
       output: 0,
       latent: false,
@@ -37,7 +37,9 @@ class Page {
       at: about.ask,
     };
     this.past = [];
-    this.priors = new Map();
+    this.priors = { key: null };
+    this.places = [];
+    this.clicked = -Infinity;
     this.grids = new Map();
     this.words();
     this.sliders();
@@ -54,16 +56,23 @@ class Page {
     edit(this.state);
     try {
       if (this.state.points.length > MOST) throw new Refused(`${MOST} points are the most that this page takes.`);
-      this.conditioned();
+      const posterior = this.conditioned().at(pointsOf([this.state.slice]), false);
+      if (!Number.isFinite(posterior.quantile(this.state.output, 0.95))) throw new Refused(TOO_FAR);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       this.state = before;
-      find("refused").textContent = error.message;
+      this.refuse(error.message);
       return false;
     }
     if (!quietly) this.past.push(before);
-    find("refused").textContent = "";
+    find("refused").textContent = find("known").querySelector("[aria-invalid]") ? this.wrong : "";
     return true;
+  }
+
+  /** What cannot be is told in place; it stays there as long as a cell is wrong. */
+  refuse(message) {
+    this.wrong = message;
+    find("refused").textContent = message;
   }
 
   add(x, y) {
@@ -76,13 +85,15 @@ class Page {
   }
 
   remove(k) {
+    this.dragged = null;
     this.change((state) => state.points.splice(k, 1));
     this.render();
   }
 
   undo() {
     if (!this.past.length) return;
-    this.state = this.past.pop();
+    const { points, slice, task } = this.past.pop(); // what is shown, and how, is not taken back
+    Object.assign(this.state, { points, slice, task });
     find("refused").textContent = "";
     this.inControls();
     this.render();
@@ -91,6 +102,7 @@ class Page {
   clear() {
     if (this.state.points.length) this.change((state) => { state.points = []; });
     this.render();
+    if (document.activeElement === document.body) find("example").focus();
   }
 
   /** The nearest value that a target can have. */
@@ -103,7 +115,8 @@ class Page {
   expectedAt(x) {
     if (this.p === 1) return [0];
     const posterior = this.conditioned().at(pointsOf([x]), false);
-    return this.about.y.map((_, c) => this.possible(posterior.quantile(c, 0.5), c));
+    return this.about.y.map(({ range: [low, high] }, c) =>
+      this.possible(Number(shownNumber(posterior.quantile(c, 0.5), (high - low || 1) / 1000)), c));
   }
 
   // ---- what the model says ------------------------------------------------------------------------------------------
@@ -159,7 +172,7 @@ class Page {
     const xs = this.state.points.map((one) => one.x[0]);
     const [low, high] = this.about.x[0].range;
     const wide = (from, to, share) => [from - share * (to - from || 1), to + share * (to - from || 1)];
-    this.plot.view.x = wide(Math.min(low, ...xs), Math.max(high, ...xs), 0);
+    this.plot.view.x = wide(Math.min(low, ...xs), Math.max(high, ...xs), low === high ? 0.5 : 0);
     const ys = this.state.points.map((one) => one.y[this.state.output]);
     const bands = [...this.before()[0], ...this.before()[4], ...ys, ...this.about.y[this.state.output].range];
     this.plot.view.y = wide(Math.min(...bands), Math.max(...bands), 0.03);
@@ -174,6 +187,7 @@ class Page {
     this.shown = { x: this.grid(PLACES).x, bands: this.bands(conditional), prior: this.before() };
     const labels = [this.about.x[0].name, this.about.y[this.state.output].name];
     this.plot.draw({ ...this.shown, draws: this.draws(conditional), labels, kind: this.kinds[0] });
+    find("canvas").setAttribute("aria-label", `${labels[1]} by ${labels[0]}; the values are in the tables`);
     this.pointButtons();
     this.expected(conditional);
     this.usual(conditional);
@@ -200,18 +214,21 @@ class Page {
     find("outputs").hidden = this.p === 1;
     find("output").append(...about.y.map((one, k) => made("option", one.name, { value: String(k) })));
     find("at").value = this.state.at;
-    find("canvas").setAttribute("aria-label", `${about.y[0].name} by ${about.x[0].name}; the values are in the tables`);
   }
 
   notes() {
     const said = [];
     this.about.x.forEach(({ name, range: [low, high], kind }, k) => {
-      const outside = this.state.points.filter(({ x }) => x[k] < low || x[k] > high).length;
+      const beyond = (x) => x[k] < low || x[k] > high;
+      const outside = this.state.points.filter(({ x }) => beyond(x)).length;
       const ends = [low, high].map((end) => shownInput(end, kind));
       if (outside) {
         const who = outside === 1 ? "1 point lies" : `${outside} points lie`;
         said.push(`${who} outside the range of ${name} that the model was trained on (${ends.join(" to ")}): what is `
           + "said there is a guess.");
+      } else if (this.places.some(beyond)) {
+        said.push(`It is asked outside the range of ${name} that the model was trained on (${ends.join(" to ")}): what `
+          + "is said there is a guess.");
       }
     });
     find("notes").textContent = said.join(" ");
@@ -226,10 +243,10 @@ class Page {
       const button = holder.children[k];
       button.style.left = `${left}px`;
       button.style.top = `${top}px`;
-      const near = point.x.every((value, i) => i === 0 || value === this.state.slice[i]);
+      const near = point.x.every((value, i) => i === 0 || Math.abs(value - this.state.slice[i]) <= this.step(i));
       button.classList.toggle("elsewhere", !near);
       const where = this.about.x.map((one, i) => `${one.name} ${shownInput(point.x[i], one.kind, this.step(i))}`).join(", ");
-      const what = `${this.about.y[this.state.output].name} ${shownNumber(point.y[this.state.output])}`;
+      const what = `${this.about.y[this.state.output].name} ${shownNumber(point.y[this.state.output], this.stepUp())}`;
       button.setAttribute("aria-label", `${where}: ${what}. Arrow keys move it, Delete removes it.`);
     });
   }
@@ -240,27 +257,35 @@ class Page {
     return (high - low || 1) / 1000;
   }
 
+  /** The least step of the target. */
+  stepUp() { return (this.plot.view.y[1] - this.plot.view.y[0]) / 1000; }
+
   pointButton(k) {
     const button = made("button", "", { type: "button", className: "point" });
-    let [from, born] = [null, performance.now()];
     button.addEventListener("pointerdown", (event) => {
       if (event.button) return;
-      from = structuredClone(this.state);
+      const [left, top] = this.plot.place(this.state.points[k].x[0], this.state.points[k].y[this.state.output]);
+      const apart = [event.clientX - left, event.clientY - top];
+      this.dragged = { k, before: structuredClone(this.state), apart, from: [event.clientX, event.clientY], far: false };
       button.setPointerCapture(event.pointerId);
     });
     button.addEventListener("pointermove", (event) => {
-      if (!from) return;
-      this.pending = { k, left: event.clientX, top: event.clientY };
+      if (!this.dragged) return;
+      this.dragged.far ||= Math.hypot(event.clientX - this.dragged.from[0], event.clientY - this.dragged.from[1]) > 3;
+      if (!this.dragged.far) return; // a hand that trembles moves nothing
+      this.dragged.to = [event.clientX, event.clientY];
       this.frame ??= requestAnimationFrame(() => this.moved());
     });
     button.addEventListener("pointerup", () => {
-      if (!from) return;
+      if (!this.dragged) return;
       if (this.frame) this.moved();
-      if (JSON.stringify(from.points) !== JSON.stringify(this.state.points)) this.past.push(from);
-      from = null;
+      const { before } = this.dragged ?? {};
+      this.dragged = null;
+      if (before && JSON.stringify(before.points) !== JSON.stringify(this.state.points)) this.past.push(before);
       this.render();
     });
-    button.addEventListener("dblclick", () => { if (performance.now() - born > 700) this.remove(k); });
+    button.addEventListener("pointercancel", () => { this.dragged = null; });
+    button.addEventListener("dblclick", () => { if (performance.now() - this.clicked > 700) this.remove(k); });
     button.addEventListener("contextmenu", (event) => { event.preventDefault(); this.remove(k); });
     button.addEventListener("keydown", (event) => this.pointKey(event, k));
     return button;
@@ -270,29 +295,32 @@ class Page {
   moved() {
     cancelAnimationFrame(this.frame);
     this.frame = null;
-    const { k, left, top } = this.pending;
-    const box = this.plot.canvas.getBoundingClientRect();
-    this.move(k, ...this.plot.value(left - box.left, top - box.top), true);
+    if (!this.dragged?.to) return;
+    const { k, to, apart } = this.dragged;
+    const [x, y] = this.plot.value(to[0] - apart[0], to[1] - apart[1]);
+    this.move(k, { x, y }, true);
     this.render({ moving: true });
   }
 
-  move(k, x, y, quietly) {
+  /** A point to another place, within the picture; what does not move keeps its exact value. */
+  move(k, { x, y }, quietly) {
     const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
     return this.change((state) => {
-      state.points[k].x[0] = this.rounded(clamp(x, left, right), 0);
-      state.points[k].y[state.output] = this.possible(this.roundedTarget(clamp(y, low, high)), state.output);
+      const point = state.points[k];
+      if (x !== undefined) point.x[0] = this.rounded(clamp(x, left, right), 0);
+      if (y !== undefined) point.y[state.output] = this.possible(this.roundedTarget(clamp(y, low, high)), state.output);
     }, { quietly });
   }
 
   /** A place as fine as a person can mean it. */
   rounded(x, k) {
-    if (this.kinds[k] !== "number") return Math.round(x * 1440) / 1440;
-    return Number(shownNumber(x, this.step(k)));
+    if (this.kinds[k] === "number") return Number(shownNumber(x, this.step(k)));
+    const parts = this.kinds[k] === "date" && this.step(k) > 0.05 ? 1 : 1440; // days, or minutes where those can be told
+    return Math.round(x * parts) / parts;
   }
 
   roundedTarget(y) {
-    const [low, high] = this.plot.view.y;
-    return Number(shownNumber(y, (high - low) / 1000));
+    return Number(shownNumber(y, this.stepUp()));
   }
 
   pointKey(event, k) {
@@ -301,12 +329,13 @@ class Page {
       const share = event.shiftKey ? 0.1 : 0.01;
       const point = this.state.points[k];
       const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
-      this.move(k, point.x[0] + across * share * (right - left), point.y[this.state.output] + up * share * (high - low));
+      const y = point.y[this.state.output] + up * share * (high - low);
+      this.move(k, across ? { x: point.x[0] + across * share * (right - left) } : { y });
       this.render();
     } else if (event.key === "Delete" || event.key === "Backspace") {
       if (event.shiftKey) return;
       this.remove(k);
-      find("points").children[Math.min(k, this.state.points.length - 1)]?.focus();
+      (find("points").children[Math.min(k, this.state.points.length - 1)] ?? find("example")).focus();
     } else return;
     event.preventDefault();
     event.stopPropagation();
@@ -318,25 +347,42 @@ class Page {
     const columns = [...this.about.x, ...this.about.y];
     const head = find("known").tHead;
     if (!head.rows.length) head.append(made("tr", "", {}, columns.map((one) => made("th", one.name, { scope: "col" }))));
-    const body = find("known").tBodies[0];
-    const focus = body.contains(document.activeElement) ? document.activeElement.dataset.place : null;
-    body.replaceChildren(...[...this.state.points, null].map((point, k) => this.row(point, k, columns)));
-    if (focus) body.querySelector(`[data-place="${focus}"]`)?.focus();
+    const [body, count] = [find("known").tBodies[0], this.state.points.length];
+    const last = body.rows[body.rows.length - 1];
+    const begun = last && !this.taken ? [...last.querySelectorAll("input")].map((input) => input.value) : [];
+    this.taken = false;
+    while (body.rows.length > count + 1) body.lastChild.remove();
+    while (body.rows.length < count + 1) body.append(this.row(body.rows.length, columns));
+    [...body.rows].forEach((row, k) => this.fill(row, this.state.points[k], columns, begun));
   }
 
-  row(point, k, columns) {
-    const row = made("tr");
-    const cells = columns.map((one, c) => {
+  /** The values of a row that have changed: what a person is typing elsewhere stays, and so does where they are. */
+  fill(row, point, columns, begun) {
+    row.querySelectorAll("input").forEach((input, c) => {
       const value = point && (c < this.d ? point.x[c] : point.y[c - this.d]);
-      const text = !point ? "" : c < this.d && one.kind !== "number" ? shownInput(value, one.kind) : String(value);
-      const input = made("input", "", { value: text, autocomplete: "off", inputMode: "text" });
-      input.dataset.place = `${k},${c}`;
-      input.setAttribute("aria-label", point ? `${one.name} of point ${k + 1}` : `${one.name} of a new point`);
+      const dated = c < this.d && columns[c].kind !== "number";
+      const text = !point ? begun[c] ?? "" : dated ? shownInput(value, columns[c].kind) : String(value);
+      if (!point || input.dataset.shown !== text) {
+        input.value = input.dataset.shown = text;
+        input.removeAttribute("aria-invalid");
+      }
+      const whose = point ? `point ${row.rowIndex}` : "a new point";
+      input.setAttribute("aria-label", `${columns[c].name} of ${whose}`);
+    });
+  }
+
+  row(k, columns) {
+    const row = made("tr");
+    row.append(...columns.map(() => {
+      const input = made("input", "", { autocomplete: "off", "aria-describedby": "refused" });
       input.addEventListener("change", () => this.edited(row, k));
       input.addEventListener("paste", (event) => this.pasted(event));
+      input.addEventListener("keydown", (event) => {
+        // before the focus moves on, so that it finds the row that comes next
+        if ((event.key === "Tab" || event.key === "Enter") && k >= this.state.points.length) this.edited(row, k);
+      });
       return made("td", "", {}, [input]);
-    });
-    row.append(...cells);
+    }));
     return row;
   }
 
@@ -354,10 +400,13 @@ class Page {
     if (isNew && texts.some((text) => text === "")) return;
     try {
       const point = this.readRow(texts, inputs);
-      if (this.change((state) => state.points.splice(k, 1, point))) this.render();
+      if (!isNew && JSON.stringify(point) === JSON.stringify(this.state.points[k])) return;
+      if (!this.change((state) => state.points.splice(k, 1, point))) return;
+      this.taken = isNew;
+      this.render();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      find("refused").textContent = error.message;
+      this.refuse(error.message);
     }
   }
 
@@ -376,6 +425,7 @@ class Page {
 
   readTarget(text, c) {
     const value = readNumber(text, this.about.y[c].name);
+    if (Math.abs(value) > 1e75) throw new Refused(`${this.about.y[c].name}: ${TOO_FAR}`); // squares would overflow
     if (this.possible(value, c) === value) return value;
     const { name, said } = this.about.y[c];
     throw new Refused(`${name}: ${value} cannot be. It is ${said}.`);
@@ -384,7 +434,13 @@ class Page {
   /** Columns from a spreadsheet; one value goes into its cell. */
   pasted(event) {
     const lines = event.clipboardData.getData("text").split(/\r?\n/).filter((line) => line.trim());
-    const cells = lines.map((line) => line.trim().split(line.includes("\t") ? "\t" : /[;\s]+|,\s*/));
+    const one = lines.length === 1 && /^\s*[-+]?[\d.,]+\s*$/.test(lines[0]) && !/^[^,]*,[^,]*\.[^,]*$/.test(lines[0]);
+    if (one) return; // a number, perhaps as others write it: it goes into its cell, and is told there
+    const wide = lines.map((line) => line.trim().split(/\t|;/));
+    const decimal = (text) => text.trim().replace(/^([-+]?\d+),(\d+)$/, "$1.$2");
+    const cells = wide.every((texts) => texts.length > 1)
+      ? wide.map((texts) => texts.map(decimal))
+      : lines.map((line) => line.trim().split(/\s*,\s*|\s+/));
     if (cells.length === 1 && cells[0].length === 1) return;
     event.preventDefault();
     const fields = this.d + this.p;
@@ -399,7 +455,7 @@ class Page {
       if (this.change((state) => state.points.push(...points))) this.render();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      find("refused").textContent = `${error.message} Nothing was pasted.`;
+      this.refuse(`${error.message} Nothing was pasted.`);
     }
   }
 
@@ -420,7 +476,7 @@ class Page {
       table.tHead.append(made("tr", "", {}, titles.map((title) => made("th", title, { scope: "col" }))));
     }
     try {
-      const places = this.asked();
+      const places = (this.places = this.asked());
       const posterior = conditional.at(pointsOf(places), this.state.latent);
       const apart = (this.plot.view.y[1] - this.plot.view.y[0]) / 300;
       const rows = places.map(([x], i) => {
@@ -433,6 +489,8 @@ class Page {
       find("at-wrong").textContent = "";
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
+      this.places = [];
+      table.tBodies[0].replaceChildren(); // what stood there was of other places
       find("at-wrong").textContent = error.message;
     }
   }
@@ -443,8 +501,10 @@ class Page {
       ? "No point is known yet."
       : found === undefined || found === null
         ? "This model has not seen how usual past ones were: one that was chosen among several (by fit alone) can tell."
-        : `${found < 0.01 ? "Less than 1%" : `${Math.round(100 * found)}%`} of past ones, known at as many points, were `
-          + `less usual.${found < this.about.unusual ? ` This ${task} is unlike all of them: what is predicted is to be doubted.` : ""}`;
+        : found < this.about.unusual
+          ? `Hardly any past one, known at as many points, was less usual. This ${task} is unlike them: what is predicted `
+            + "is to be doubted."
+          : `${Math.round(100 * found)}% of past ones, known at as many points, were less usual.`;
     find("says").hidden = !shares;
     if (shares) find("shares").replaceChildren(...this.shareItems(shares));
   }
@@ -466,20 +526,16 @@ class Page {
       : "";
     const x = points.map((one) => one.x);
     const y = points.map((one) => (this.p === 1 ? one.y[0] : one.y));
-    let at = [];
-    try {
-      at = this.asked();
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-    }
     find("python").textContent = [
       "import metaprior",
       "",
       `gp = metaprior.load(${JSON.stringify(this.about.model)})`,
       `x = ${rows(x)}`,
       `y = ${rows(y)}`,
-      `posterior = gp.condition(x, y${task}).at(${rows(at)})${latent ? ".function" : ""}`,
-      "posterior.mean, posterior.interval(0.9)",
+      `known = gp.condition(x, y${task})`,
+      ...(this.places.length
+        ? [`posterior = known.at(${rows(this.places)})${latent ? ".function" : ""}`, "posterior.mean, posterior.interval(0.9)"]
+        : []),
     ].join("\n");
   }
 
@@ -494,15 +550,17 @@ class Page {
   }
 
   slider({ name, range: [low, high], k, of, kind = "number" }) {
-    const shown = made("output", shownInput(this.state[of][k], kind, (high - low || 1) / 200));
+    const text = () => shownInput(this.state[of][k], kind, (high - low || 1) / 200);
+    const shown = made("output", text());
     const input = made("input", "", { type: "range", min: String(low), max: String(high), step: "any" });
     input.value = String(this.state[of][k]);
-    input.dataset.slider = `${of},${k}`;
+    input.setAttribute("aria-valuetext", text());
     let from = null;
     input.addEventListener("input", () => {
       from ??= structuredClone(this.state);
       this.state[of][k] = Number(shownNumber(Number(input.value), (high - low || 1) / 200));
-      shown.textContent = shownInput(this.state[of][k], kind, (high - low || 1) / 200);
+      shown.textContent = text();
+      input.setAttribute("aria-valuetext", text());
       this.sliding ??= requestAnimationFrame(() => { this.sliding = null; this.render({ moving: true }); });
     });
     input.addEventListener("change", () => {
@@ -516,7 +574,6 @@ class Page {
   choice({ name, levels, k }) {
     const select = made("select", "", {}, levels.map((level) => made("option", level, { value: level })));
     select.value = this.state.task[k];
-    select.dataset.slider = `task,${k}`;
     select.addEventListener("change", () => {
       this.change((state) => { state.task[k] = select.value; });
       this.render();
@@ -543,7 +600,7 @@ class Page {
     find("draws").addEventListener("change", (event) => { this.state.draws = event.target.checked; this.render(); });
     find("latent").addEventListener("change", (event) => { this.state.latent = event.target.checked; this.render(); });
     find("output").addEventListener("change", (event) => { this.state.output = Number(event.target.value); this.render(); });
-    find("at").addEventListener("input", (event) => { this.state.at = event.target.value; this.expected(this.conditioned()); this.python(); });
+    find("at").addEventListener("input", (event) => { this.state.at = event.target.value; this.expected(this.conditioned()); this.python(); this.notes(); });
     find("at").addEventListener("paste", (event) => event.stopPropagation());
     find("copy").addEventListener("click", () => this.copy());
     const canvas = find("canvas");
@@ -551,7 +608,9 @@ class Page {
       const box = canvas.getBoundingClientRect();
       const [x, y] = this.plot.value(event.clientX - box.left, event.clientY - box.top);
       const inside = x >= this.plot.view.x[0] && x <= this.plot.view.x[1] && y >= this.plot.view.y[0] && y <= this.plot.view.y[1];
-      if (inside) this.add(this.rounded(x, 0), this.roundedTarget(y));
+      if (!inside) return;
+      this.clicked = performance.now(); // a double click adds one point and leaves it
+      this.add(this.rounded(x, 0), this.roundedTarget(y));
     });
     canvas.addEventListener("pointermove", (event) => this.readout(event.clientX - canvas.getBoundingClientRect().left));
     canvas.addEventListener("pointerleave", () => { find("readout").textContent = ""; });
@@ -559,14 +618,14 @@ class Page {
     document.addEventListener("paste", (event) => {
       if (!event.defaultPrevented && !/^(INPUT|TEXTAREA)$/.test(event.target.nodeName)) this.pasted(event);
     });
-    window.addEventListener("resize", () => this.render());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render());
+    new ResizeObserver(() => this.render({ moving: true })).observe(find("plot"));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.render({ moving: true }));
   }
 
   key(event) {
-    const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.nodeName) && event.target.type !== "checkbox";
+    const typing = event.target.matches?.("input:not([type=checkbox], [type=range]), textarea");
     if (typing) return;
-    if ((event.ctrlKey || event.metaKey) && event.key === "z") this.undo();
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z") this.undo();
     else if (event.shiftKey && event.key === "Delete") this.clear();
     else return;
     event.preventDefault();
@@ -576,7 +635,7 @@ class Page {
     const [x] = this.plot.value(left, 0);
     const i = Math.round(((x - this.shown.x[0]) / (this.shown.x.at(-1) - this.shown.x[0])) * (PLACES - 1));
     if (!(i >= 0 && i < PLACES)) return;
-    const [low, , middle, , high] = this.shown.bands.map((band) => shownNumber(band[i]));
+    const [low, , middle, , high] = this.shown.bands.map((band) => fixedNumber(band[i], 3 * this.stepUp()));
     const where = `${this.about.x[0].name} ${shownInput(this.shown.x[i], this.kinds[0], this.step(0) * 5)}`;
     find("readout").textContent = `${where}: about ${middle}; nine of ten from ${low} to ${high}`;
   }

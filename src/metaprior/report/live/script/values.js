@@ -22,33 +22,34 @@ function clockOf(value) {
 function shownNumber(value, apart = 0) {
   if (!Number.isFinite(value)) return String(value);
   if (!apart) return String(Number(value.toPrecision(4)));
-  const digits = clamp(Math.ceil(-Math.log10(apart) + 0.5), 0, 12);
-  const size = Math.abs(value);
-  return size >= 1e7 || (size > 0 && size < 1e-4) ? value.toPrecision(4) : String(Number(value.toFixed(digits)));
+  if (value === 0) return "0";
+  const digits = Math.floor(Math.log10(Math.abs(value))) + 1 + Math.ceil(-Math.log10(apart) + 0.5);
+  return digits < 1 ? "0" : String(Number(value.toPrecision(Math.min(digits, 17))));
 }
 
 /** A number with as many decimals as others of its column, which lie so far apart. */
 function fixedNumber(value, apart) {
-  const size = Math.abs(value);
-  if (!Number.isFinite(value) || size >= 1e7 || (size > 0 && size < 1e-4)) return shownNumber(value);
-  return value.toFixed(clamp(Math.ceil(-Math.log10(apart)), 0, 12));
+  const decimals = Math.ceil(-Math.log10(apart));
+  if (!Number.isFinite(value) || decimals > 12 || apart > 1e7) return shownNumber(value, apart);
+  return value.toFixed(Math.max(decimals, 0));
 }
 
 /** What a person typed as an input; told in place where it is none. */
 function readInput(text, kind, name) {
   const word = text.trim();
   if (kind === "number") return readNumber(word, name);
-  const clock = /^(\d{1,2}):(\d\d)(?::(\d\d(?:\.\d+)?))?$/;
+  const clock = /^([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?$/;
   const partOf = (match) => (Number(match[1]) * 3600 + Number(match[2]) * 60 + Number(match[3] ?? 0)) / 86400;
   if (kind === "clock") {
     const match = clock.exec(word);
-    if (match && partOf(match) < 1) return partOf(match);
+    if (match) return partOf(match);
     throw new Refused(`${name}: “${word}” is no time of day, such as 13:45.`);
   }
   const [, day, time] = /^(\d{4}-\d\d-\d\d)(?:[T ](.+))?$/.exec(word) ?? [];
   const found = day === undefined ? NaN : Date.parse(`${day}T00:00:00Z`) / DAY;
   const match = time === undefined ? null : clock.exec(time);
-  if (Number.isNaN(found) || (time !== undefined && !match)) {
+  const exists = !Number.isNaN(found) && new Date(found * DAY).toISOString().startsWith(day); // no 31st of February
+  if (!exists || (time !== undefined && !match)) {
     throw new Refused(`${name}: “${word}” is no date, such as 2020-03-28 or 2020-03-28T22:00.`);
   }
   return found + (match ? partOf(match) : 0);
@@ -56,8 +57,8 @@ function readInput(text, kind, name) {
 
 function readNumber(text, name) {
   const word = text.trim();
-  const value = Number(word);
-  if (word === "" || !Number.isFinite(value)) throw new Refused(`${name}: “${word}” is no number.`);
+  const value = /^[-+\d.eE]+$/.test(word) ? Number(word) : NaN;
+  if (!Number.isFinite(value)) throw new Refused(`${name}: “${word}” is no number.`);
   return value;
 }
 
