@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2 as httpx
@@ -20,7 +21,7 @@ import pytest
 from pyarrow import ipc
 from starlette.testclient import TestClient
 
-from metaprior import MetaGP, load
+from metaprior import FPCA, Combination, HierarchicalGP, MetaGP, Mixture, Tasks, load
 from metaprior.data import embedded_table
 from metaprior.errors import MetapriorWarning, OptionError
 from metaprior.serve import Served, Server, Settings, load_models
@@ -333,6 +334,27 @@ def test_tables_for_the_page(home, sea):
     assert found["tasks"][0]["y"] == [[24.2], [25.9]]
     wrong = sea.post("/models/sea/tasks", content=b"a,b\n1,2\n", headers={"Content-Type": CSV})
     assert "no column 'year'" in told(wrong, 400)
+
+
+def test_threads_do_not_mix_up_what_they_are_asked(home, tmp_path):
+    """Whatever a method remembers of points is of the points that it was asked about."""
+    table = embedded_table("elnino").to_pandas()
+    names = {"task": "year", "x": "month", "y": "temperature"}
+    tasks = Tasks.from_table(table, **names)
+    members = [HierarchicalGP(), Mixture(2, rank=2), FPCA(size=5, rank=2)]
+    MetaGP.of(Combination(members).fit(tasks)).save(tmp_path / "many.metaprior")
+    with TestClient(
+        Server(load_models([str(tmp_path / "many.metaprior")]), Settings(log="none")).app(), base_url=HOST
+    ) as asked:
+        bodies = [
+            {"rows": [{"year": "a", "month": 1 + k % 7, "temperature": 22.0 + k % 5}], "at": [2 + 0.1 * k, 9 - 0.2 * k]}
+            for k in range(24)
+        ]
+        wanted = [asked.post("/predict", json=body).json() for body in bodies]
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(3):
+                found = list(pool.map(lambda body: asked.post("/predict", json=body).json(), bodies))
+                assert found == wanted
 
 
 # ---- as a process ---------------------------------------------------------------------------------------------------

@@ -111,9 +111,9 @@ class MixturePosterior(Posterior):
 
     def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
         """Values that the one which has probability u below it lies between: the components' least and greatest."""
-        found = [(one.inverse_cdf(u), weight) for one, weight in self.parts]
-        lower = torch.stack([torch.where(weight > 0, q, torch.inf) for q, weight in found]).amin(0)
-        upper = torch.stack([torch.where(weight > 0, q, -torch.inf) for q, weight in found]).amax(0)
+        found = [(*one.between(u), weight) for one, weight in self.parts]
+        lower = torch.stack([torch.where(weight > 0, low, torch.inf) for low, _, weight in found]).amin(0)
+        upper = torch.stack([torch.where(weight > 0, high, -torch.inf) for _, high, weight in found]).amax(0)
         return lower, upper
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:

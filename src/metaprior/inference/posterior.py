@@ -108,6 +108,11 @@ class Posterior(ABC):
         lower, upper = self.quantiles([(1 - level) / 2, (1 + level) / 2])
         return Interval(lower, upper)
 
+    def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
+        """Values that the one which has probability u below it lies between: where it takes a search, known without."""
+        found = self.inverse_cdf(u)
+        return found, found
+
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value: an error in y's units, for the whole distribution.
 

@@ -34,7 +34,7 @@ def rising_root(
     wanted = torch.special.ndtri(u.clamp(LEAST, MOST))
     a, b = lower.clone(), upper.clone()
     fa, fb = gap(a), gap(b)
-    share = torch.full_like(a, 0.5)
+    share = (fa / (fa - fb)).nan_to_num(0.5, 0.5, 0.5).clamp(0.02, 0.98)  # as if it were straight: it nearly is
     best = torch.where(fa.abs() < fb.abs(), a, b)
     for _ in range(STEPS):
         x = a + share * (b - a)
@@ -51,6 +51,7 @@ def rising_root(
         share = _next(a, b, c, fa, fb, fc).clamp(min=0.0, max=1.0)
         edge = (0.5 * least / torch.where(width > 0, width, 1.0)).clamp(max=0.5)
         share = torch.maximum(torch.minimum(share, 1 - edge), edge)
+        share = torch.where(fa.abs() <= CLOSE, 0.0, share)  # what is found stays, while others are looked for
     return best
 
 

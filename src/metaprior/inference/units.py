@@ -65,6 +65,11 @@ class UserPosterior(Posterior):
         """The value that has probability u below it, at each point."""
         return self.scaler.unscale_mean(self.scaled.inverse_cdf(u))
 
+    def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
+        """Values that the one which has probability u below it lies between."""
+        lower, upper = self.scaled.between(u)
+        return self.scaler.unscale_mean(lower), self.scaler.unscale_mean(upper)
+
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights that stand for the distribution."""
         return ((self.scaler.unscale_mean(values), weights) for values, weights in self.scaled.nodes(rule))

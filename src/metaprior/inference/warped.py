@@ -81,6 +81,12 @@ class WarpedPosterior(Posterior):
         return self.warp.inverse(self.warped.inverse_cdf(u))
 
     @torch.no_grad()
+    def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
+        """Values that the one which has probability u below it lies between."""
+        lower, upper = self.warped.between(u)
+        return self.warp.inverse(lower), self.warp.inverse(upper)
+
+    @torch.no_grad()
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own; −∞ where the warp is not defined."""
         t, slopes = self._warped_with_slopes(y)

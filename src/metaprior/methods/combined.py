@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Self
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from metaprior.errors import OptionError
 from metaprior.files import State
-from metaprior.inference import KeptMethod, Method, MixtureConditional
+from metaprior.inference import Conditional, KeptMethod, Method, MixtureConditional, Posterior
+from metaprior.methods.warped import Warped
 from metaprior.tasks import Tasks, TrainedOn
 
 
@@ -35,8 +38,27 @@ class Combination(KeptMethod):
 
     def condition(self, context: Tasks) -> MixtureConditional:
         """Every method with what is known, as one mixture."""
-        shares = torch.tensor(self.weights, dtype=torch.float64).log()
-        return MixtureConditional([method.condition(context) for method in self.methods], shares, by_evidence=False)
+        groups = self._groups()
+        members = [_conditioned([self.methods[k] for k in some], self._shares(some), context) for some in groups]
+        totals = torch.tensor([sum(self.weights[k] for k in some) for some in groups], dtype=torch.float64)
+        return MixtureConditional(members, totals.log(), by_evidence=False)
+
+    def _groups(self) -> list[list[int]]:
+        """The methods, those together that see the targets through the same warp: it is the same for their mixture."""
+        groups: list[list[int]] = []
+        for k, method in enumerate(self.methods):
+            for some in groups if isinstance(method, Warped) else ():
+                first = self.methods[some[0]]
+                if isinstance(first, Warped) and first.warp_.is_like(method.warp_):  # type: ignore[attr-defined]
+                    some.append(k)
+                    break
+            else:
+                groups.append([k])
+        return groups
+
+    def _shares(self, some: Sequence[int]) -> Float[Tensor, " k"]:
+        """Logarithms of their weights among each other."""
+        return torch.tensor([self.weights[k] for k in some], dtype=torch.float64).log().log_softmax(0)
 
     def state(self) -> State:
         """Its methods and their weights, for a file."""
@@ -48,3 +70,14 @@ class Combination(KeptMethod):
         """The same again."""
         weights = [float(weight) for weight in state.structure["weights"]]
         return cls([state.method(str(k)) for k in range(len(weights))], weights)
+
+
+def _conditioned(methods: Sequence[Method], shares: Float[Tensor, " k"], context: Tasks) -> Conditional[Posterior]:
+    """Methods that go together, with what is known: several are warped alike, and warped once."""
+    first = methods[0]
+    if len(methods) == 1 or not isinstance(first, Warped):
+        return first.condition(context)
+    inside = [one.method for one in methods if isinstance(one, Warped)]
+    return first.around(
+        context, lambda given: MixtureConditional([one.condition(given) for one in inside], shares, by_evidence=False)
+    )

@@ -187,14 +187,15 @@ class Mixture(KeptMethod):
 
     def at_each(self, x: Float[Tensor, "u d"]) -> list[AtPoints]:
         """What each kind says of each point: the basis is evaluated once for all, and not again for the same points."""
-        if self._said is not None and torch.equal(self._said[0], x):
-            return self._said[1]
+        said = self._said  # one look: another thread may ask about other points meanwhile
+        if said is not None and torch.equal(said[0], x):
+            return said[1]
         B, p = self.basis_(x), len(self.scaler_.y_shift)
         columns = [torch.cat([model.mean, model.loadings], 1) for model in self.models_]
-        said = (B @ torch.cat(columns, 1)).split([part.shape[1] for part in columns], 1)
+        values = (B @ torch.cat(columns, 1)).split([part.shape[1] for part in columns], 1)
         found = [
             AtPoints(part[:, :p].contiguous(), part.new_full((len(x),), model.noise), part[:, p:].contiguous())
-            for part, model in zip(said, self.models_, strict=True)
+            for part, model in zip(values, self.models_, strict=True)
         ]
         self._said = x, found
         return found

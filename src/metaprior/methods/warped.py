@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metaprior.arrays import Array
 from metaprior.files import State
-from metaprior.inference import KeptMethod, Method, StackedTasks, WarpedConditional, stacked_evidence
+from metaprior.inference import Conditional, KeptMethod, Method, StackedTasks, WarpedConditional, stacked_evidence
 from metaprior.learning import learn_together
 from metaprior.priors import WARPS, Warp, make_prior, make_warp, stacked
 from metaprior.splits import some_of
@@ -75,9 +75,13 @@ class Warped(KeptMethod):
 
     def condition(self, context: Tasks) -> WarpedConditional:
         """The method with what is known, warped."""
+        return self.around(context, self.method.condition)
+
+    def around(self, context: Tasks, condition: Callable[[Tasks], Conditional[Any]]) -> WarpedConditional:
+        """What is made of the warped context, taken back."""
         self._check_fitted()
         self.warp_.check(context)
-        inner = self.method.condition(warped(context, self.warp_))
+        inner = condition(warped(context, self.warp_))
         return WarpedConditional(inner, self.warp_, context, summed_slopes(context, self.warp_))
 
     def state(self) -> State:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metaprior.errors import DataError, OptionError, UnknownNameError
+from metaprior.priors.networks import Remembered
 
 BASES = ("spline", "polynomial", "fourier")
 
@@ -30,14 +31,14 @@ class Basis(nn.Module, ABC):
         for low, high in zip(lower, upper, strict=True):
             if not -math.inf < low < high < math.inf:
                 raise OptionError(f"a basis from {low} to {high}: the domain needs a beginning before its end.")
-        self.size = size
+        self.size, self._last = size, Remembered()
         self.register_buffer("lower", torch.tensor(lower, dtype=torch.float64))
         self.register_buffer("upper", torch.tensor(upper, dtype=torch.float64))
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
         if x.shape[-1] != len(self.lower):
             raise DataError(f"points with {x.shape[-1]} inputs, but the basis is of {len(self.lower)}.")
-        return self.inside(x.clamp(self.lower, self.upper))
+        return self._last.of(x, lambda x: self.inside(x.clamp(self.lower, self.upper)))
 
     @abstractmethod
     def inside(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypedDict
 
@@ -20,6 +20,28 @@ ACTIVATIONS: dict[str, tuple[type[nn.Module], float]] = {
     "relu": (nn.ReLU, math.sqrt(2.0)),
 }
 """Each activation with the gain of the layer before it that keeps a signal's variance (1 / its slope at 0)."""
+
+
+class Remembered:
+    """What was last made of some points, for those who ask about the very same: a mean and a kernel often share it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def of(self, x: Tensor, make: Callable[[Tensor], Tensor]) -> Tensor:
+        """The same as `make(x)`. Where gradients are asked for, nothing is remembered."""
+        if torch.is_grad_enabled():
+            return make(x)
+        last = self._last  # one look: another thread may ask about other points meanwhile
+        if last is None or last[0] is not x:
+            self._last = last = (x, make(x))
+        return last[1]
+
+    def __deepcopy__(self, memo: object) -> Remembered:
+        return Remembered()
+
+    def __getstate__(self) -> dict[str, None]:
+        return {"_last": None}
 
 
 class NetworkOptions(TypedDict, total=False):

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metaprior.priors.kernels import DirectKernel, FeatureKernel, squared_distances
+from metaprior.priors.networks import Remembered
 
 JITTER = 1e-8
 """Of the variances at centres: two of them may nearly be one."""
@@ -37,13 +38,16 @@ class SharedCurve(nn.Module):
         upper: Float[Tensor, " d"],
     ) -> None:
         super().__init__()
-        self.deviation, self.level = deviation, level
+        self.deviation, self.level, self._last = deviation, level, Remembered()
         for name, value in {"centres": centres, "lengths": lengths, "lower": lower, "upper": upper}.items():
             self.register_buffer(name, value)
         K = matern_5(_distances(centres, centres, lengths))
         self.register_buffer("root", torch.linalg.cholesky(K + JITTER * torch.eye(len(K)).to(K)))
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        return self._last.of(x, self._at)
+
+    def _at(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
         inside = x.clamp(self.lower, self.upper)
         K = matern_5(_distances(self.centres, inside.reshape(-1, x.shape[-1]), self.lengths))
         around = torch.linalg.solve_triangular(self.root, K, upper=False).mT.reshape(*x.shape[:-1], len(self.centres))  # type: ignore[arg-type]

@@ -43,6 +43,11 @@ class Warp(ABC):
         """What it is made of, by name: with them the same can be made again."""
         return {"unit": self.unit, "lower": self.lower, "upper": self.upper} | self.learned
 
+    def is_like(self, other: Warp) -> bool:
+        """Whether both make the same of every value."""
+        own, others = self.tensors, other.tensors
+        return type(self) is type(other) and all(torch.equal(own[name], others[name]) for name in own)
+
     def bent_by(self, *learned: Float[Tensor, "#n p"]) -> Self:
         """The same, bent in this way: what it learns, in order."""
         return type(self)(self.unit, self.lower, self.upper, **dict(zip(self.learns, learned, strict=True)))

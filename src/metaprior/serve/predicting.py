@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from metaprior.errors import DataError, OptionError
 from metaprior.frames import Wanted, predict_table
+from metaprior.learning import threads_for
 from metaprior.points import points_at
 from metaprior.report import outside_range
 from metaprior.serve.models import Served
@@ -23,6 +24,9 @@ from metaprior.tasks import Tasks
 
 OPTIONS = ("at", "level", "latent", "quantiles", "samples", "seed", "missing", "fallback")
 """What a request may say beside its rows; the model's name aside."""
+
+ENTRIES = 30
+"""Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
 WIDE = 20
 """Values for each point that may be asked for, times the number of points that may."""
@@ -112,7 +116,8 @@ def predicted(
 
     method = served.gp
     stop.check()
-    found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
+    with threads_for(ENTRIES * (table.num_rows + points)):
+        found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
     said = outside_range(method.trained_on_, where.without_task_x())
     return found, [*served.notes, *dict.fromkeys(notes), *said]
 

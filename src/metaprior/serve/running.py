@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping
 
 import uvicorn
@@ -13,6 +14,9 @@ from metaprior.errors import OptionError
 from metaprior.serve.app import Server
 from metaprior.serve.models import Served
 from metaprior.serve.settings import Settings
+
+SWITCH = 0.001
+"""Seconds after which a thread that predicts lets others go on: who asks after the server's health does not wait."""
 
 
 def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[str], None]) -> None:
@@ -36,6 +40,7 @@ def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[
         http="h11",
         ws="none",
     )
+    sys.setswitchinterval(SWITCH)
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when it has finished: the end is a good one
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -38,9 +39,10 @@ class _StoppedError(Exception):
 
 
 class Workers:
-    """Some threads. seconds: how long one piece of work may take."""
+    """Some threads, not more than there are cores: more would wait for each other. seconds: of one piece of work."""
 
-    def __init__(self, count: int, seconds: float) -> None:
+    def __init__(self, most: int, seconds: float) -> None:
+        count = min(most, os.cpu_count() or 1)
         self.pool, self.seconds = ThreadPoolExecutor(count, thread_name_prefix="predict"), seconds
 
     async def run(self, request: Request, work: Callable[[Stop], Found]) -> Found:
