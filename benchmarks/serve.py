@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def hostile(server: Running, count: int) -> None:
         method, path, headers, body = mutated(chance)
         status, text = sent(host, int(port), method, path, headers, body, chance)
         found[status] = found.get(status, 0) + 1
-        if status[0] in "4" and not _enveloped(text):
+        if status[0] in "4" and not is_envelope(text):
             raise SystemExit(f"seed {seed}: {status} without an envelope: {text[:300]!r}")
         if status[0] == "5" or "Traceback" in text:
             raise SystemExit(f"seed {seed}: {status}: {text[:300]!r}")
@@ -180,11 +181,12 @@ def hostile(server: Running, count: int) -> None:
     print(f"{count:,} mutations: {said}; alive: {alive}; {before:.0f} → {server.resident:.0f} MB")
 
 
-def _enveloped(text: str) -> bool:
+def is_envelope(text: str) -> bool:
+    """Whether a refusal is told as all are; what is no HTTP is refused by the server below ours."""
     try:
         return set(json.loads(text)["error"]) == {"type", "message", "where"}
     except (ValueError, KeyError, TypeError):
-        return "That is not the token" in text or text == "Invalid HTTP request received."
+        return "That is not the token" in text or text in ("no body", "Invalid HTTP request received.")
 
 
 def valid(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
@@ -292,19 +294,24 @@ def sent(
                 )
                 line.sendall(b"{")
                 return "left", ""
-        asking = http.client.HTTPConnection(host, port, timeout=15)
-        asking.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
-        for name, value in headers.items():
-            asking.putheader(name, value)
-        if "Content-Length" not in headers:
-            asking.putheader("Content-Length", str(len(body)))
-        asking.endheaders(body)
-        answer = asking.getresponse()
-        text = answer.read().decode(errors="replace")
-        asking.close()
-        return str(answer.status), "" if method == "HEAD" else text
+        with closing(http.client.HTTPConnection(host, port, timeout=15)) as asking:
+            return _answered(asking, method, path, headers, body)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return type(error).__name__, ""
+
+
+def _answered(
+    asking: http.client.HTTPConnection, method: str, path: str, headers: dict[str, str], body: bytes
+) -> tuple[str, str]:
+    asking.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
+    for name, value in headers.items():
+        asking.putheader(name, value)
+    if "Content-Length" not in headers:
+        asking.putheader("Content-Length", str(len(body)))
+    asking.endheaders(body)
+    answer = asking.getresponse()
+    text = answer.read().decode(errors="replace")
+    return str(answer.status), "no body" if method == "HEAD" else text
 
 
 if __name__ == "__main__":

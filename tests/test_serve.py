@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import random
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +23,7 @@ import pytest
 from pyarrow import ipc
 from starlette.testclient import TestClient
 
+import serve as hostile  # benchmarks/serve.py
 from metaprior import FPCA, Combination, HierarchicalGP, MetaGP, Mixture, Tasks, load
 from metaprior.data import embedded_table
 from metaprior.errors import MetapriorWarning, OptionError
@@ -445,6 +448,71 @@ def test_a_term_signal_finishes_what_runs(home):
     asking.join(60)
     assert answers[0].status_code == 200
     assert len(answers[0].json()["rows"]) == 18_000
+
+
+def test_mutations_are_refused_in_the_envelope_or_answered(home):
+    """A few of those that `benchmarks/serve.py` sends by the thousand."""
+    process, address = started(home, "--max-body", "300000", "--max-rows", "5000", "--seconds", "3", "--log", "none")
+    host, port = address.removeprefix("http://").split(":")
+    statuses = set()
+    for seed in range(120):
+        chance = random.Random(seed)
+        status, text = hostile.sent(host, int(port), *hostile.mutated(chance), chance)
+        statuses.add(status)
+        assert not status.startswith("5"), (seed, text)
+        assert not status.startswith("4") or hostile.is_envelope(text), (seed, status, text)
+    assert {"400", "404", "405", "413", "415"} <= statuses
+    assert httpx.get(f"{address}/v2/health/live").status_code == 200
+    ended(process)
+
+
+SERVING = Path(__file__).resolve().parents[1] / "docs" / "serving.md"
+
+
+def blocks(kind):
+    return re.findall(rf"```{kind}\n(.*?)```", SERVING.read_text(), re.DOTALL)
+
+
+def test_the_clients_of_the_documentation(home, tmp_path, capsys):
+    process, address = started(home, "--token", "a-long-token")
+    try:
+        (code,) = blocks("python")
+        exec(code.replace("http://127.0.0.1:8000", address).replace("Bearer TOKEN", "Bearer a-long-token"), {})
+        lines = capsys.readouterr().out.splitlines()
+        assert [float(line.split()[0]) for line in lines] == list(range(4, 13))
+        curl = next(block for block in blocks("bash") if block.startswith("curl"))
+        pd.DataFrame(ROWS).to_csv(tmp_path / "2011.csv", index=False)
+        command = curl.replace("http://127.0.0.1:8000", address) + " -H 'Authorization: Bearer a-long-token'"
+        done = subprocess.run(command.replace("\n", ""), shell=True, cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.count("\n") == 10, done
+    finally:
+        ended(process)
+
+
+def test_the_commands_of_the_container(home, tmp_path):
+    """Run here, with the packages that are here in the place of those that it would fetch."""
+    (text,) = blocks("dockerfile")
+    (tmp_path / "srv" / "models").mkdir(parents=True)
+    (tmp_path / "srv" / "models" / "elnino.metaprior").write_bytes((home / "sea.metaprior").read_bytes())
+    here = {"/srv": str(tmp_path / "srv"), "/src": str(SERVING.parents[1])}
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    environment = os.environ | {"PIP_QUIET": "1", "METAPRIOR_TOKEN": "a-long-token", "PYTHONPATH": site}
+    for line in text.splitlines():
+        if line.startswith("RUN "):
+            command = re.sub(r"/srv|/src", lambda found: here[found[0]], line.removeprefix("RUN "))
+            done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, (command, done.stderr)
+    command = json.loads(next(line for line in text.splitlines() if line.startswith("CMD ")).removeprefix("CMD "))
+    command = [word.replace("/srv", here["/srv"]) for word in command]
+    without = {name: value for name, value in environment.items() if name != "METAPRIOR_TOKEN"}
+    refused_ = subprocess.run(command, env=without, capture_output=True, text=True)
+    assert (refused_.returncode, "Give a --token" in refused_.stderr) == (2, True)
+    process = subprocess.Popen([*command, "--port", "0"], stderr=subprocess.PIPE, text=True, env=environment)  # fmt: skip  # noqa: E501
+    assert "serving elnino at http://0.0.0.0:" in process.stderr.readline()
+    process.reading = threading.Thread(target=process.stderr.read)
+    process.reading.start()
+    time.sleep(0.5)
+    ended(process)
 
 
 def test_the_page_with_a_table(browser, running, home, tmp_path):

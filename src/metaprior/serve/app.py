@@ -21,11 +21,14 @@ from metaprior.serve.guard import COOKIE, Guard, right_token, session
 from metaprior.serve.models import Served
 from metaprior.serve.openapi import description
 from metaprior.serve.pages import index_page, sign_in_page
-from metaprior.serve.predicting import predicted, read_request, tasks_of
+from metaprior.serve.predicting import Asked, points_of, predicted, read_request, tasks_of
 from metaprior.serve.refusals import Refusal
 from metaprior.serve.settings import Settings
 from metaprior.serve.tables import JSON, answer_of, parsed, rows_of, table_of_body, type_of, wanted_type
 from metaprior.serve.work import Stop, Workers
+
+ROW = 20
+"""Bytes of a row, about."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -119,23 +122,28 @@ class Server:
             table = table_of_body(body, kind, served.columns, optional, self.settings.max_rows)
             return {"tasks": tasks_of(table, served), "notes": list(served.notes)}
 
-        return JSONResponse(await self.workers.run(request, work))
+        return JSONResponse(await self.workers.run(request, work, len(body) // ROW))
 
     async def predict(self, request: Request) -> Response:
         body, kind = await request.body(), type_of(request.headers.get("content-type"))
         answer = wanted_type(request.headers.get("accept"))
         served = self.model(request)
 
+        def read(stop: Stop) -> tuple[Any, Asked]:
+            return read_request(body, kind, request.query_params, served, self.settings)
+
+        table, asked = await self.workers.run(request, read, len(body) // ROW)
+        size = points_of(table, asked, served, self.settings)
+
         def work(stop: Stop) -> Response:
-            table, asked = read_request(body, kind, request.query_params, served, self.settings)
-            found, notes = predicted(table, asked, served, self.settings, stop)
+            found, notes = predicted(table, asked, served, stop, size)
             if answer == JSON:
                 stop.check()
                 return JSONResponse({"rows": rows_of(found), "notes": notes})
             headers = {"Metaprior-Notes": json.dumps(notes)}
             return Response(answer_of(found, answer), media_type=answer, headers=headers)
 
-        return await self.workers.run(request, work)
+        return await self.workers.run(request, work, size)
 
     async def metrics(self, request: Request) -> Response:
         return PlainTextResponse(self.counts.text(), media_type="text/plain; version=0.0.4")
@@ -163,10 +171,11 @@ class Server:
 
         def work(stop: Stop) -> dict[str, Any]:
             table, asked, number = protocol.table_of_tensors(parsed(body), served, self.settings.max_rows)
-            found, _ = predicted(table, asked, served, self.settings, stop)
+            size = points_of(table, asked, served, self.settings)
+            found, _ = predicted(table, asked, served, stop, size)
             return protocol.answer(served, table, found, number)
 
-        return JSONResponse(await self.workers.run(request, work))
+        return JSONResponse(await self.workers.run(request, work, len(body) // ROW))
 
 
 def _policy(page: str) -> str:

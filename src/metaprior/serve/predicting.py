@@ -98,10 +98,8 @@ def _where(at: Any, served: Served) -> Any:
     return points
 
 
-def predicted(
-    table: pa.Table, asked: Asked, served: Served, settings: Settings, stop: Stop
-) -> tuple[pa.Table, list[str]]:
-    """The predictions and what a reader of them should know."""
+def points_of(table: pa.Table, asked: Asked, served: Served, settings: Settings) -> int:
+    """Rows and points of a request, if they are not too many."""
     tasks = table.select(list(served.columns.task)).group_by(list(served.columns.task)).aggregate([]).num_rows
     points = table.num_rows if isinstance(asked.at, str) else len(asked.at)
     points *= tasks if isinstance(asked.at, np.ndarray) else 1
@@ -110,13 +108,18 @@ def predicted(
         raise Refusal(
             413, "too large", f"{points:,} points, and {values:,} values of them: ask for less (--max-points).", "at"
         )
+    return int(table.num_rows) + points * (1 + asked.wanted.samples // 10)
+
+
+def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop, size: int) -> tuple[pa.Table, list[str]]:
+    """The predictions and what a reader of them should know. size: rows and points."""
 
     def between(context: Tasks, points: Tasks) -> None:
         stop.check()
 
     method = served.gp
     stop.check()
-    with threads_for(ENTRIES * (table.num_rows + points)):
+    with threads_for(ENTRIES * size):
         found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
     said = outside_range(method.trained_on_, where.without_task_x())
     return found, [*served.notes, *dict.fromkeys(notes), *said]

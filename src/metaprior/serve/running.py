@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping
 
 import uvicorn
@@ -14,9 +14,6 @@ from metaprior.errors import OptionError
 from metaprior.serve.app import Server
 from metaprior.serve.models import Served
 from metaprior.serve.settings import Settings
-
-SWITCH = 0.001
-"""Seconds after which a thread that predicts lets others go on: who asks after the server's health does not wait."""
 
 
 def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[str], None]) -> None:
@@ -40,7 +37,7 @@ def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[
         http="h11",
         ws="none",
     )
-    sys.setswitchinterval(SWITCH)
+    gc.freeze()  # what is loaded stays: it need not be gone through again and again
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when it has finished: the end is a good one
     uvicorn.Server(config).run(sockets=[listening])
 

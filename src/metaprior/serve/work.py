@@ -17,6 +17,9 @@ from metaprior.serve.refusals import Refusal
 
 Found = TypeVar("Found")
 
+SMALL = 3_000
+"""Rows and points of a request that is answered in some tens of milliseconds."""
+
 
 class Stop:
     """Whether work should end: looked at between slices."""
@@ -39,16 +42,22 @@ class _StoppedError(Exception):
 
 
 class Workers:
-    """Some threads, not more than there are cores: more would wait for each other. seconds: of one piece of work."""
+    """Threads: one for what is small, since two would mostly wait for each other's Python, and some for what is large,
+    so that nothing small waits for it. seconds: of one piece of work.
+    """
 
     def __init__(self, most: int, seconds: float) -> None:
-        count = min(most, os.cpu_count() or 1)
-        self.pool, self.seconds = ThreadPoolExecutor(count, thread_name_prefix="predict"), seconds
+        self.quick = ThreadPoolExecutor(1, thread_name_prefix="quick")
+        self.large = ThreadPoolExecutor(min(most, os.cpu_count() or 1), thread_name_prefix="large")
+        self.seconds = seconds
 
-    async def run(self, request: Request, work: Callable[[Stop], Found]) -> Found:
-        """What a piece of work found; it is ended when its time is up, or when whoever asked has gone."""
-        stop = Stop(self.seconds)
-        found: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(self.pool, work, stop)
+    async def run(self, request: Request, work: Callable[[Stop], Found], size: int = 0) -> Found:
+        """What a piece of work found; it is ended when its time is up, or when whoever asked has gone.
+
+        size: rows and points, by which it is small or large.
+        """
+        stop, pool = Stop(self.seconds), self.quick if size < SMALL else self.large
+        found: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(pool, work, stop)
         gone: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
         too_long = Refusal(408, "too long", f"it takes more than {self.seconds:g} seconds: ask for less (--seconds).")
         try:
@@ -69,7 +78,8 @@ class Workers:
 
     def close(self) -> None:
         """Finish what runs."""
-        self.pool.shutdown(wait=True)
+        for pool in (self.quick, self.large):
+            pool.shutdown(wait=True)
 
 
 async def _gone(request: Request) -> None:
