@@ -107,7 +107,12 @@ def test_results_survive_a_round_trip(quick, tmp_path):
     assert set(again.curves) == set(quick.curves)
     found = json.loads((tmp_path / "results.json").read_text())
     assert set(found) == {"experiment", "settings", "seconds", "peak_memory_mb", "versions", "rows", "claims"}
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["curves.npz", "results.json", "tasks.parquet"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "curves.npz",
+        "model.metaprior",
+        "results.json",
+        "tasks.parquet",
+    ]
 
 
 def test_the_papers_figures_stand_beside_ours(quick):

@@ -236,7 +236,7 @@ def _tasks(
             notes = (*notes, *points.notes)
         else:
             ids = task_ids(frame, columns.task)
-            points = Tasks.from_inputs([torch.as_tensor(np.asarray(at, dtype=float))] * len(ids), ids)
+            points = Tasks.empty(ids, len(columns.x), 0).at_points(np.asarray(at, dtype=float))
             dated, clocks = (
                 tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times)
             )
