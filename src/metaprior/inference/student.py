@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.arrays import Array
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence, student_terms
 from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
@@ -70,7 +72,7 @@ class StudentPosterior(Posterior):
 
         residual, scale = y - self.mean, self._scale
         z = residual / torch.where(scale > 0, scale, 1.0)
-        inside = torch.from_numpy(special.stdtr(self._of_rows(self.degrees).numpy(), z.numpy()))
+        inside = torch.from_numpy(special.stdtr(self._freedom, z.numpy()))
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
@@ -81,7 +83,7 @@ class StudentPosterior(Posterior):
             by_task = torch.from_numpy(special.stdtrit(self.degrees.numpy(), u[..., 0].numpy()))
             deviations = by_task[..., self.points.task_of_row, None]
         else:
-            deviations = torch.from_numpy(special.stdtrit(self._of_rows(self.degrees).numpy(), u.numpy()))
+            deviations = torch.from_numpy(special.stdtrit(self._freedom, u.numpy()))
         return self.mean + deviations * self._scale
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -108,7 +110,12 @@ class StudentPosterior(Posterior):
         scale = (self.widening * (self.degrees - 2) / chi).sqrt()
         return self.mean + drawn * scale[:, self.points.task_of_row, None]
 
-    @property
+    @cached_property
+    def _freedom(self) -> Float[Array, "N 1"]:
+        """Degrees of freedom at each point."""
+        return self._of_rows(self.degrees).numpy()
+
+    @cached_property
     def _scale(self) -> Float[Tensor, "N p"]:
         return self.sd * self._of_rows(((self.degrees - 2) / self.degrees).sqrt())
 

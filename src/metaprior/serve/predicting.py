@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metaprior.errors import DataError, OptionError
 from metaprior.frames import Wanted, predict_table
@@ -100,7 +101,11 @@ def _where(at: Any, served: Served) -> Any:
 
 def points_of(table: pa.Table, asked: Asked, served: Served, settings: Settings) -> int:
     """Rows and points of a request, if they are not too many."""
-    tasks = table.select(list(served.columns.task)).group_by(list(served.columns.task)).aggregate([]).num_rows
+    names = list(served.columns.task)
+    if len(names) == 1:
+        tasks = int(pc.count_distinct(table[names[0]]).as_py())
+    else:
+        tasks = table.select(names).group_by(names).aggregate([]).num_rows
     points = table.num_rows if isinstance(asked.at, str) else len(asked.at)
     points *= tasks if isinstance(asked.at, np.ndarray) else 1
     values = points * (4 + len(asked.wanted.quantiles) + asked.wanted.samples)

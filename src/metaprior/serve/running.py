@@ -34,7 +34,7 @@ def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=65_536,
         limit_concurrency=200,
-        http="h11",
+        http="auto",
         ws="none",
     )
     gc.freeze()  # what is loaded stays: it need not be gone through again and again
