@@ -171,6 +171,8 @@ def test_compare_ends_in_a_sentence(folder, tmp_path):
     assert {row["method"] for row in results["rows"]} == {*chosen.split(","), "the choice"}
     assert len(results["settings"]["chosen_in_each_fold"]) == 3
     assert results["settings"]["verdict"] in (tmp_path / "report" / "report.html").read_text()
+    assert 'href="live.html"' in (tmp_path / "report" / "report.html").read_text()
+    assert "Content-Security-Policy" in (tmp_path / "report" / "live.html").read_text()
     best = metaprior.load(tmp_path / "best")
     assert best.trained_on_.tasks == 40
     run("show", tmp_path / "best", "--pictures", tmp_path / "pictures")

@@ -13,12 +13,14 @@ from metaprior.model import MetaGP
 from metaprior.output import check_folder, write_whole
 from metaprior.report import (
     COMPARISON,
+    LIVE,
     Results,
     among_results,
     draw_figures,
     markdown_tables,
     terminal_tables,
     write_comparison,
+    write_live_page,
 )
 from metaprior.selection import compare, described_scores
 from metaprior.splits import Contexts
@@ -27,7 +29,7 @@ from metaprior.tasks import Tasks
 
 def check_outputs(folder: Path, out: Path | None, table: str, overwrite: bool) -> None:
     """Whether results and model may be written there, before any work is done: nothing is lost by them."""
-    names, reads = COMPARISON.files, files_read(table)
+    names, reads = [*COMPARISON.files, *([LIVE] if out is not None else [])], files_read(table)
     check_folder(folder, names, reads, ours=among_results, overwrite=overwrite, option="--report")
     if out is not None:
         check_model_file(out, table, overwrite)
@@ -58,19 +60,21 @@ def compare_methods(
     results.write(folder)
     write_whole(folder / "table.md", lambda path: path.write_text(markdown_tables(results.rows)))
     draw_figures(COMPARISON, results.rows, results.curves, folder)
-    write_comparison(folder, folder / "report.html")
     for table in terminal_tables(results.rows):
         screen.show(table)
     for name, why in found.skipped.items():
         screen.say(f"left out: {name} ({why})")
     screen.say(found.verdict())
-    screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     if out is not None:
         name = found.recommended
         winner = make_method(name, tasks, seed, contexts).fit(tasks)
         winner.scores_ = {n: described_scores(found.scores[name, n]) for n in found.settings}
         MetaGP.of(winner).save(out)
         screen.say(f"{name}, fitted on all tasks, is in {out}")
+        write_live_page(winner, winner.trained_on_, out.name, folder / LIVE)
+        screen.say(f"a page to try it on: {folder / LIVE}")
+    write_comparison(folder, folder / "report.html")
+    screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     gains = {name: gain._asdict() for name, gain in found.gains(found.best).items()}
     found_json = {"best": found.best, "recommended": found.recommended, "gains_of_best": gains}
     screen.result(found_json | {"verdict": found.verdict(), "folder": str(folder)})

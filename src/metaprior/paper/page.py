@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from rich.text import Text
 from metaprior.paper.chapters import CHAPTERS
 from metaprior.report import (
     BETTER,
-    LIVE,
     WORSE,
     Chapter,
     Html,
     join,
+    live_link,
     mark_sign,
     read_found,
     references,
@@ -42,16 +41,8 @@ def write_page(folders: Sequence[Path], path: Path) -> None:
     if len(results) > 1:
         parts.append(_contents([one.title for one in chapters], anchors, claims))
     for each in zip(folders, chapters, anchors, claims, strict=True):
-        parts.append(section(*each[:3], join([_live(each[0], path), _claims(each[3])])))
+        parts.append(section(*each[:3], join([live_link(each[0], path), _claims(each[3])])))
     write_html(path, ", ".join(one.title for one in chapters), tag("main", *parts))
-
-
-def _live(folder: Path, path: Path) -> Html:
-    """Where the page lies on which one of the priors can be tried, if there is one."""
-    if not (folder / LIVE).exists():
-        return Html("")
-    where = Path(os.path.relpath(folder / LIVE, path.parent)).as_posix()
-    return tag("p", tag("a", "Try a prior yourself", href=where), ": click, and see what it makes of your points.")
 
 
 def terminal_claims(claims: Claims) -> Iterable[Text]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from metaprior.report.chapters import COMPARISON, Chapter
 from metaprior.report.figures.model import CAPTIONS
 from metaprior.report.html import Html, tag
 from metaprior.report.methods import references
+from metaprior.report.results import LIVE
 from metaprior.report.style import STYLE
 
 Found = dict[str, Any]
@@ -25,8 +27,17 @@ MARKS = {BETTER: ("better", "better than the paper"), WORSE: ("worse", "worse th
 
 def write_comparison(folder: Path, path: Path) -> None:
     """A page about a comparison on the user's own tasks, from its result folder."""
-    body = tag("main", tag("h1", "Which prior suits these tasks?"), section(folder, COMPARISON, "experiment-1"))
+    told = section(folder, COMPARISON, "experiment-1", live_link(folder, path))
+    body = tag("main", tag("h1", "Which prior suits these tasks?"), told)
     write_html(path, COMPARISON.title, body)
+
+
+def live_link(folder: Path, path: Path) -> Html:
+    """Where the page lies on which a prior can be tried, if there is one. path: of the page that says so."""
+    if not (folder / LIVE).exists():
+        return Html("")
+    where = Path(os.path.relpath(folder / LIVE, path.parent)).as_posix()
+    return tag("p", tag("a", "Try a prior yourself", href=where), ": click, and see what it makes of your points.")
 
 
 def is_model_page(path: Path) -> bool:
