@@ -6,7 +6,17 @@ from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 
 from metaprior import DataError, OptionError, Prior, Tasks, UnknownNameError, condition
-from metaprior.priors import BasisKernel, BasisMean, FourierBasis, PolynomialBasis, SplineBasis, TensorBasis, make_basis
+from metaprior.priors import (
+    AdditiveBasis,
+    BasisKernel,
+    BasisMean,
+    FourierBasis,
+    PolynomialBasis,
+    SplineBasis,
+    TensorBasis,
+    described_basis,
+    make_basis,
+)
 
 BASES = {
     "spline": lambda q: SplineBasis(-1.0, 3.0, np.linspace(-1, 3, q - 2)[1:-1]),
@@ -60,6 +70,38 @@ def test_a_tensor_product_is_orthonormal_in_the_plane():
     assert (values.mT @ (weight[:, None] * values)).numpy() == pytest.approx(np.eye(12), abs=1e-9)
 
 
+def additive():
+    splines = SplineBasis(0.0, 2.0, [0.4, 0.6], degree=2)  # knots where pieces of the rule end
+    return AdditiveBasis([splines, PolynomialBasis(-1.0, 2.0, 3), FourierBasis(3.0, 4.0, 3)])
+
+
+def test_sums_of_curves_are_orthonormal_in_space():
+    basis = additive()
+    assert basis.size == 1 + 4 + 2 + 2
+    rules = [legendre_rule(lower, upper, 10, 6) for lower, upper in ((0.0, 2.0), (-1.0, 2.0), (3.0, 4.0))]
+    points = torch.cartesian_prod(*(x for x, _ in rules))
+    weight = torch.cartesian_prod(*(w for _, w in rules)).prod(1)
+    values = basis(points)
+    assert (values.mT @ (weight[:, None] * values)).numpy() == pytest.approx(np.eye(9), abs=1e-9)
+
+
+def test_sums_of_curves_hold_any_sum_and_are_made_again_from_their_description():
+    basis, random = additive(), np.random.default_rng(0)
+    x = torch.from_numpy(random.uniform([0, -1, 3], [2, 2, 4], (60, 3)))
+    y = 3 - x[:, 0] ** 2 + 2 * x[:, 1] + (2 * np.pi * x[:, 2]).sin()
+    rest = y - basis(x) @ torch.linalg.lstsq(basis(x), y[:, None]).solution[:, 0]
+    assert float(rest.abs().max()) < 1e-10
+    assert torch.equal(described_basis(basis.described())(x), basis(x))
+
+
+def test_several_inputs_have_products_of_two_and_sums_of_more():
+    x = torch.from_numpy(np.random.default_rng(0).uniform(size=(30, 3)))
+    x[:, 2] = x[:, 2].round()  # two values tell two functions apart
+    assert make_basis("spline", x[:, :2], 3).size == 9
+    assert make_basis("spline", x, 3).size == 1 + 2 + 2 + 1
+    assert make_basis("spline", x[:, 1:], 5).size == 5 * 2
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
 def test_as_many_splines_as_inputs_pass_through_anything(size):
     x = torch.tensor(np.random.default_rng(size).uniform(size=(size + 1, 1)))
@@ -76,8 +118,6 @@ def test_what_a_basis_refuses():
         make_basis("spline", x, 5, knots=[0.5, 1.5])
     with pytest.raises(DataError, match="give fewer knots or functions"):
         make_basis("spline", x, 5, knots=[0.01, 0.02, 0.03, 0.04, 0.05])
-    with pytest.raises(DataError, match="choose one or two input columns"):
-        make_basis("spline", torch.rand(20, 3).double(), 5)
     with pytest.raises(DataError, match="the same point"):
         make_basis("fourier", torch.zeros(5, 1).double(), 1)
     with pytest.raises(UnknownNameError, match="wavelet"):

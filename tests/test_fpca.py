@@ -152,6 +152,21 @@ def test_two_inputs_and_two_outputs():
     assert found.summary("mse").mean < 60.0  # 25 is noise; the levels' own variance is 1,250
 
 
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_a_few_tasks_of_several_inputs_are_planes(d):
+    """Sixteen tasks cannot show what 25 functions of two inputs do; a level and a slope of each they can."""
+    rng, pairs = np.random.default_rng(d), []
+    for _ in range(56):
+        x = rng.uniform(0, [10.0**k for k in range(d)], (12, d))
+        slopes = rng.normal(1, 0.5, d) / 10.0 ** np.arange(d)
+        pairs.append((x, rng.normal(0, 1) + x @ slopes + rng.normal(0, 0.1, len(x))))
+    past, new = Tasks.from_pairs(pairs[:16]), Tasks.from_pairs(pairs[16:])
+    fpca = FPCA().fit(past)
+    assert fpca.tried_[0].size == 2
+    context, target = new.context_target(8, 0)
+    assert score(fpca.predict(context, target), target).summary("mse").mean < 0.1 * float(new.y.var())
+
+
 def test_what_is_chosen_is_the_best_that_was_tried():
     fpca = FPCA().fit(curves(100))
     best = max(fpca.tried_, key=lambda one: one.held_out_evidence)

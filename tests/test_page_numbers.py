@@ -135,6 +135,11 @@ def test_several_inputs(name, browser):
     check(browser, MetaGP.of(method.fit(tasks)), contexts(d=2), at, SEARCHED)
 
 
+def test_sums_of_curves(browser):
+    tasks, at = curves(n=14, d=3), np.random.default_rng(0).uniform(0, 10, (30, 3))
+    check(browser, MetaGP.of(FPCA(size=4).fit(tasks)), contexts(d=3), at, EXACT)
+
+
 @pytest.mark.parametrize("name", ["hyper-posterior", "hierarchical gp"])
 def test_task_covariates(name, browser):
     tasks = curves()

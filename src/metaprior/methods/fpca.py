@@ -22,9 +22,10 @@ from metaprior.progress import progress_bar
 from metaprior.splits import k_folds, to_stop_by
 from metaprior.tasks import Scaler, Tasks, TrainedOn, in_order, padded
 
-SIZES = (5, 10, 20, 40)
+SIZES, SMALL = (5, 10, 20, 40), (2, 3)
 MOST = 60
-"""Numbers of basis functions to choose from: these, and as many as there are distinct inputs if not more than so."""
+"""Numbers of basis functions to choose from: these, and as many as there are distinct inputs if not more than so. Of
+several inputs, smaller ones first: planes and parabolas may be all that they can tell."""
 
 FOLDS = 5
 
@@ -206,8 +207,11 @@ class FPCA(KeptMethod):
             return [len(self.knots) + self.degree + 1]
         if self.size is not None:
             return [self.size]
-        distinct = min(len(column.unique()) for column in x.unbind(1))
-        return [*(size for size in SIZES if size < distinct), *([distinct] if distinct <= MOST else [])]
+        distinct, sizes = (
+            max(len(column.unique()) for column in x.unbind(1)),
+            SIZES if x.shape[1] == 1 else SMALL + SIZES,
+        )
+        return [*(size for size in sizes if size < distinct), *([distinct] if distinct <= MOST else [])]
 
     @classmethod
     def _choose(cls, methods: Sequence[Self], tasks: Sequence[Tasks]) -> None:

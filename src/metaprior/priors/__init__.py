@@ -2,6 +2,7 @@
 
 from metaprior.priors.bases import (
     BASES,
+    AdditiveBasis,
     Basis,
     FourierBasis,
     PolynomialBasis,
@@ -45,6 +46,7 @@ __all__ = [
     "KERNELS",
     "MEANS",
     "WARPS",
+    "AdditiveBasis",
     "AtPoints",
     "Basis",
     "BasisKernel",

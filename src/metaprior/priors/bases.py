@@ -48,6 +48,10 @@ class Basis(nn.Module, ABC):
     def described(self) -> dict[str, Any]:
         """What makes it, as JSON has it: `described_basis` makes it again."""
 
+    def constant(self) -> Float[Tensor, " q"]:
+        """What 1 is in it; of one input. By default its first function is a constant."""
+        return (self.upper - self.lower).sqrt() * torch.eye(self.size, dtype=torch.float64)[0]
+
     def _range(self) -> dict[str, float]:
         return {"lower": float(self.lower[0]), "upper": float(self.upper[0])}
 
@@ -80,6 +84,12 @@ class SplineBasis(Basis):
         ends = self.degree + 1
         knots = self.knots[ends : len(self.knots) - ends].tolist()
         return {"kind": "spline", **self._range(), "knots": knots, "degree": self.degree}
+
+    def constant(self) -> Float[Tensor, " q"]:
+        """B-splines sum to 1."""
+        ones = torch.ones(self.size, 1, dtype=torch.float64)
+        found: Tensor = torch.linalg.solve_triangular(self.whitening, ones, upper=True)
+        return found[:, 0]
 
     def _plain(self, x: Float[Tensor, "*n"]) -> Float[Tensor, "*n q"]:
         """B-splines by the recursion of Cox and de Boor."""
@@ -160,12 +170,38 @@ class TensorBasis(Basis):
         return {"kind": "tensor", "first": self.first.described(), "second": self.second.described()}
 
 
+class AdditiveBasis(Basis):
+    """A constant, and of each input the functions that have nothing of it: sums of curves of one input each."""
+
+    def __init__(self, parts: Sequence[Basis]) -> None:
+        lower, upper = (torch.cat([getattr(part, end) for part in parts]) for end in ("lower", "upper"))
+        super().__init__(lower.tolist(), upper.tolist(), 1 + sum(part.size - 1 for part in parts))
+        self.parts = list(parts)
+        widths = upper - lower
+        self.level = float(widths.prod().rsqrt())
+        self.rotations = [
+            _orthogonal_to(part.constant()) * (self.level * float(width.sqrt()))
+            for part, width in zip(parts, widths, strict=True)
+        ]
+
+    def inside(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n q"]:
+        found = [torch.full_like(x[..., :1], self.level)]
+        for k, (part, rotation) in enumerate(zip(self.parts, self.rotations, strict=True)):
+            found.append(part.inside(x[..., k : k + 1]) @ rotation.to(x))
+        return torch.cat(found, -1)
+
+    def described(self) -> dict[str, Any]:
+        return {"kind": "additive", "parts": [part.described() for part in self.parts]}
+
+
 def described_basis(found: dict[str, Any]) -> Basis:
     """The basis that was described so. It allocates nothing that grows with a number in the description."""
     options = dict(found)
     name = options.pop("kind")
     if name == "tensor":
         return TensorBasis(described_basis(options["first"]), described_basis(options["second"]))
+    if name == "additive":
+        return AdditiveBasis([described_basis(part) for part in options["parts"]])
     bases: dict[str, type[Basis]] = {"spline": SplineBasis, "polynomial": PolynomialBasis, "fourier": FourierBasis}
     if name not in bases:
         raise UnknownNameError("basis", name, bases)
@@ -179,6 +215,7 @@ def make_basis(
 ) -> Basis:
     """A basis by name over the range of these inputs, with `size` functions of each; or a given one, as it is.
 
+    Of two inputs it has their products, of more their sums; an input of fewer distinct values has that many functions.
     Splines of fewer functions than `degree + 1` have a lower degree. Interior knots follow the inputs; given ones
     decide on the number of functions.
     """
@@ -186,15 +223,12 @@ def make_basis(
         return given
     if given not in BASES:
         raise UnknownNameError("basis", given, BASES)
-    if x.shape[1] > 2:
-        raise DataError(
-            f"a basis of functions of {x.shape[1]} inputs would need too many of them: choose one or two input "
-            "columns, or learn a deep mean and kernel instead (MetaGP)."
-        )
     if knots is not None and (given != "spline" or x.shape[1] != 1):
         raise OptionError("knots belong to a spline basis of one input.")
-    one_by_one = [_one_input(given, column, size, knots, degree) for column in x.unbind(1)]
-    return one_by_one[0] if len(one_by_one) == 1 else TensorBasis(*one_by_one)
+    if x.shape[1] == 1:
+        return _one_input(given, x[:, 0], size, knots, degree)
+    parts = [_one_input(given, column, min(size, len(column.unique())), None, degree) for column in x.unbind(1)]
+    return TensorBasis(*parts) if len(parts) == 2 else AdditiveBasis(parts)
 
 
 def _one_input(name: str, x: Float[Tensor, " N"], size: int, knots: Sequence[float] | None, degree: int) -> Basis:
@@ -214,6 +248,16 @@ def _one_input(name: str, x: Float[Tensor, " N"], size: int, knots: Sequence[flo
         return _supported(FourierBasis(lower, upper, size), distinct)
     degree = min(degree, size - 1)
     return SplineBasis(lower, upper, _knots(distinct, size, degree), degree)
+
+
+def _orthogonal_to(direction: Float[Tensor, " q"]) -> Float[Tensor, "q r"]:
+    """Orthonormal columns beside a direction, by Householder's reflection: the same on any machine."""
+    unit = direction / direction.norm()
+    mirror = unit.clone()
+    mirror[0] += 1.0 if unit[0] >= 0 else -1.0
+    mirror = mirror / mirror.norm()
+    reflection: Tensor = torch.eye(len(unit), dtype=unit.dtype) - 2 * mirror[:, None] * mirror
+    return reflection[:, 1:]
 
 
 def _supported(basis: Basis, distinct: Float[Tensor, " u"]) -> Basis:

@@ -37,6 +37,7 @@ from metaprior.methods import (
     grid_of_kernels,
 )
 from metaprior.priors import (
+    AdditiveBasis,
     Basis,
     BasisKernel,
     BasisMean,
@@ -322,6 +323,14 @@ class Description:
     @basis.register
     def _(self, basis: TensorBasis) -> Node:
         return {"kind": "tensor", "first": self.basis(basis.first), "second": self.basis(basis.second)}
+
+    @basis.register
+    def _(self, basis: AdditiveBasis) -> Node:
+        pairs = zip(basis.parts, basis.rotations, strict=True)
+        parts = [
+            {"kind": "basis", "basis": self.basis(part), "times": self.array(rotation)} for part, rotation in pairs
+        ]
+        return {"kind": "additive", "level": basis.level, "parts": parts}
 
 
 def integration() -> Node:

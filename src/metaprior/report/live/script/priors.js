@@ -78,6 +78,11 @@ function basisAt(basis, x, n, d) {
         for (let b = 0; b < r; b++) out[(i * q + a) * r + b] = one[i * q + a] * two[i * r + b];
     return out;
   }
+  if (basis.kind === "additive") {
+    const level = { width: 1, values: new Float64Array(n).fill(basis.level) };
+    return sideBySide([level, ...basis.parts.map((part, k) =>
+      valuesOf(part, Float64Array.from({ length: n }, (_, i) => x[i * d + k]), n, 1))], n).values;
+  }
   const inside = Float64Array.from({ length: n }, (_, i) => clamp(x[i * d], basis.lower, basis.upper));
   const rows = { spline: splines, polynomial: polynomials, fourier: waves }[basis.kind];
   return rows(basis, inside, n);
@@ -170,20 +175,26 @@ const SHAPES = {
   },
 };
 
-/** Mean, noise and features of each point under a prior. */
-function atPoints(prior, x, n, d) {
-  const mean = valuesOf(prior.mean, x, n, d);
-  const parts = prior.kernel.features.map((node) => valuesOf(node, x, n, d));
+/** Several functions of the same n points as one. */
+function sideBySide(parts, n) {
   const width = parts.reduce((sum, part) => sum + part.width, 0);
-  const features = new Float64Array(n * width);
+  const values = new Float64Array(n * width);
   for (let i = 0; i < n; i++) {
     let at = i * width;
     for (const part of parts) {
-      features.set(part.values.subarray(i * part.width, (i + 1) * part.width), at);
+      values.set(part.values.subarray(i * part.width, (i + 1) * part.width), at);
       at += part.width;
     }
   }
-  return { n, mean: mean.values, outputs: mean.width, noise: noiseAt(prior.noise, x, n, d), features, width };
+  return { width, values };
+}
+
+/** Mean, noise and features of each point under a prior. */
+function atPoints(prior, x, n, d) {
+  const mean = valuesOf(prior.mean, x, n, d);
+  const features = sideBySide(prior.kernel.features.map((node) => valuesOf(node, x, n, d)), n);
+  const noise = noiseAt(prior.noise, x, n, d);
+  return { n, mean: mean.values, outputs: mean.width, noise, features: features.values, width: features.width };
 }
 
 function noiseAt(noise, x, n, d) {
