@@ -31,8 +31,9 @@ from metaprior.tasks.trained_on import TrainedOn, as_written
 
 __all__ = [
     "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
-    "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "as_tasks", "as_written",
-    "batches", "buckets", "check_known", "check_targets", "check_task_x", "distinct_rows", "groups_of_inputs",
-    "holds_dates", "holds_times", "in_days", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "read_support",
-    "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids", "with_dates",
+    "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "as_tasks",
+    "as_written", "batches", "buckets", "check_known", "check_targets", "check_task_x", "distinct_rows",
+    "groups_of_inputs", "holds_dates", "holds_times", "in_days", "in_order", "offsets_of", "on_one_grid", "pad",
+    "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
+    "with_dates",
 ]  # fmt: skip
