@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from metaprior import DataError, NotFittedError, NumericalError, OptionError, Tasks, evidence, score
-from metaprior.learning.em import Designs, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.learning import Designs, MixedEffects, evidence_of, fit_em, start_of
 from metaprior.learning.mixtures import TaskDesigns, designs_of, fit_kinds
 from metaprior.methods import FPCA
 from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis

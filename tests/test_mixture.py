@@ -7,7 +7,7 @@ import torch
 import metaprior
 from metaprior import NotFittedError, OptionError, Tasks
 from metaprior.inference import WarpedPosterior
-from metaprior.learning.em import Designs, evidence_of, fit_em, start_of
+from metaprior.learning import Designs, evidence_of, fit_em, start_of
 from metaprior.learning.grid_kinds import GridDesigns
 from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds
 from metaprior.methods import FPCA, Mixture, Warped

@@ -1,15 +1,13 @@
 """EM for the reduced-rank mixed-effects model `y = B β + B W z + ε`: functional PCA of curves seen anywhere.
 
-`Γ = W Wᵀ` is James, Hastie and Sugar's `Θ D Θᵀ` (2000). Tasks enter through their designs alone: for each set of inputs
-its Gram matrix `G = BᵀB`, and count, sum and products of the `h = Bᵀy` of the tasks that have it.
+`Γ = W Wᵀ` is James, Hastie and Sugar's `Θ D Θᵀ` (2000). Tasks enter through their designs alone (`designs.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -17,8 +15,8 @@ from torch import Tensor
 
 from metaprior.errors import DataError, NumericalError, OptionError, numerical
 from metaprior.inference import LOG_2PI
+from metaprior.learning.designs import Block, Designs
 from metaprior.priors import Basis, BasisKernel, BasisMean, FixedNoise, Prior
-from metaprior.tasks import CHUNK, Padded, SharedInputs, Tasks, batches, on_one_grid
 
 UNKNOWNS = 4000
 """Coefficients that one M-step may solve for together."""
@@ -30,113 +28,6 @@ UNDETERMINED = (
     "the tasks do not determine every function of the basis: some have no points where they differ from zero. "
     "Use fewer basis functions."
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Designs, one entry for each set of inputs: of single tasks, or of groups of tasks that share them.
-
-    A single task may count more or less than once: its sums are then as many times those of the task.
-    """
-
-    count: Float[Tensor, " k"]
-    points: Float[Tensor, " k"]
-    gram: Float[Tensor, "k q q"]
-    projected: Float[Tensor, "k q p"]  # Σ h over the tasks of the design
-    products: Float[Tensor, "k q q"] | None  # Σ h hᵀ over its tasks and outputs; None: single tasks
-
-    @staticmethod
-    def of_group(B: Float[Tensor, "n q"], count: int, total: Float[Tensor, "q p"], products: Tensor) -> Block:
-        tasks, points = torch.tensor([[float(count)], [float(len(B))]], dtype=torch.float64)
-        return Block(tasks, points, (B.mT @ B)[None], total[None], products[None])
-
-    @staticmethod
-    def shared(basis: Basis, batch: SharedInputs) -> Block:
-        B = basis(batch.inputs.distinct)[batch.inputs.index[0]]
-        count, mean = len(batch.y), batch.mean[0]
-        second = count * (batch.scatter[0] + mean @ mean.mT)
-        return Block.of_group(B, count, count * (B.mT @ mean), B.mT @ second @ B)
-
-    @staticmethod
-    def gridded(basis: Basis, tasks: Tasks) -> Block:
-        """Straight from y: a dense grid may have far more points than there are tasks."""
-        n = int(tasks.sizes[0])
-        B = basis(tasks.x[:n])
-        total, products = torch.zeros(B.shape[1], tasks.p).double(), torch.zeros(B.shape[1], B.shape[1]).double()
-        for y in tasks.y.view(len(tasks), n, tasks.p).split(CHUNK):
-            h = B.mT @ y
-            flat = h.permute(1, 0, 2).reshape(B.shape[1], -1)
-            total += h.sum(0)
-            products += flat @ flat.mT
-        return Block.of_group(B, len(tasks), total, products)
-
-    @staticmethod
-    def padded(basis: Basis, batch: Padded) -> Block:
-        gram, projected = designed(basis, batch)
-        return Block(torch.ones(len(gram), dtype=torch.float64), batch.mask.sum(1).double(), gram, projected, None)
-
-    @staticmethod
-    def together(singles: Sequence[Block]) -> Block:
-        """Blocks of single tasks as one: whatever their sizes were, their designs are of one shape."""
-        parts = [(one.count, one.points, one.gram, one.projected) for one in singles]
-        count, points, gram, projected = (torch.cat(part) for part in zip(*parts, strict=True))
-        return Block(count, points, gram, projected, None)
-
-    def spread(self, Gb: Float[Tensor, "k q p"]) -> Float[Tensor, "k q q"]:
-        """`Σ (h − Gβ)(h − Gβ)ᵀ` over the tasks and outputs of each design, where tasks share them."""
-        assert self.products is not None
-        crossed = self.projected @ Gb.mT
-        return self.products - crossed - crossed.mT + self.count[:, None, None] * (Gb @ Gb.mT)
-
-
-def designed(basis: Basis, batch: Padded) -> tuple[Float[Tensor, "b q q"], Float[Tensor, "b q p"]]:
-    """`G = BᵀB` and `h = Bᵀy` of each task of a batch."""
-    B = design_of(basis, batch)
-    return B.mT @ B, B.mT @ batch.y
-
-
-def design_of(basis: Basis, batch: Padded) -> Float[Tensor, "b n q"]:
-    """B of each task of a batch; 0 where there is padding."""
-    return basis(batch.inputs.distinct)[batch.inputs.index] * batch.mask[..., None]  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True, eq=False)
-class Designs:
-    """What many tasks say about the model."""
-
-    blocks: tuple[Block, ...]
-    tasks: float
-    values: float  # number of target values
-    squares: float  # Σ yᵀy over everything
-
-    @staticmethod
-    @torch.no_grad()
-    def of(basis: Basis, tasks: Tasks) -> Designs:
-        if on_one_grid(tasks):
-            blocks = [Block.gridded(basis, tasks)]
-        else:
-            laid_out = batches(tasks)
-            blocks = [Block.shared(basis, batch) for batch in laid_out if isinstance(batch, SharedInputs)]
-            singles = [Block.padded(basis, batch) for batch in laid_out if isinstance(batch, Padded)]
-            if singles:
-                blocks.append(Block.together(singles))
-        return Designs(tuple(blocks), len(tasks), tasks.y.numel(), float(tasks.y.square().sum()))
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Numbers of basis functions and of outputs."""
-        q, p = self.blocks[0].projected.shape[1:]
-        return q, p
-
-    @property
-    def one_grid(self) -> bool:
-        """Whether all tasks share one design."""
-        return len(self.blocks) == 1 and len(self.blocks[0].count) == 1
-
-    @property
-    def projected(self) -> Float[Tensor, "q p"]:
-        """Σ h over all tasks."""
-        return torch.stack([block.projected.sum(0) for block in self.blocks]).sum(0)
 
 
 class MixedEffects(NamedTuple):
@@ -236,9 +127,13 @@ def evidence_of(designs: Designs, model: MixedEffects) -> float:
 
 
 def _total(designs: Designs, model: MixedEffects, expected: Sequence[_Expected]) -> float:
-    squares = designs.squares - 2 * float((model.mean * designs.projected).sum())
-    constant = squares / model.noise + designs.values * LOG_2PI
-    total = sum(part.evidence for part in expected) - 0.5 * constant
+    return _evidence(designs, model, designs.projected, sum(part.evidence for part in expected))
+
+
+def _evidence(totals: Totals, model: MixedEffects, projected: Float[Tensor, "q p"], rest: float) -> float:
+    """Of tasks with these totals and this Σ h; rest: what it has beside them."""
+    squares = totals.squares - 2 * float((model.mean * projected).sum())
+    total = rest - 0.5 * (squares / model.noise + totals.values * LOG_2PI)
     if not math.isfinite(total):
         raise NumericalError("the evidence of the curves is not finite: values too large for their squares, or NaN.")
     return total
@@ -269,15 +164,103 @@ def _maximise(designs: Designs, expected: Sequence[_Expected], floor: float) -> 
 
     The last is parameter expansion (Liu, Rubin and Wu 1998): the same monotone ascent in far fewer steps.
     """
-    p = designs.shape[1]
-    moments = [_moments(block, part) for block, part in zip(designs.blocks, expected, strict=True)]
-    R = torch.cat([designs.projected, torch.stack([part.hz for part in expected]).sum(0)], -1)
-    C = _solve_normal([block.gram for block in designs.blocks], moments, R)
-    noise = (designs.squares - float((C * R).sum())) / designs.values
-    Phi = torch.stack([part.zz.sum(0) for part in expected]).sum(0) / (designs.tasks * p)
-    L, info = torch.linalg.cholesky_ex(Phi)
+    if designs.one_grid:
+        ((block,), (part,)) = designs.blocks, expected
+        R = torch.cat([designs.projected, part.hz], -1)
+        half = torch.cholesky_solve(R, _positive(block.gram[0]))
+        C = torch.cholesky_solve(half.mT.contiguous(), _positive(_moments(block, part)[0])).mT.contiguous()
+        return _expanded(C, R, part.zz[0], designs, floor)
+    return Statistics.of(designs, expected).maximised(floor)
+
+
+class Totals(Protocol):
+    """How much there is of some tasks."""
+
+    @property
+    def tasks(self) -> float: ...
+    @property
+    def values(self) -> float: ...
+    @property
+    def squares(self) -> float: ...
+
+
+def _expanded(
+    C: Float[Tensor, "q s"], R: Float[Tensor, "q s"], zz: Float[Tensor, "r r"], totals: Totals, floor: float
+) -> MixedEffects:
+    """The model with these coefficients, its noise, and its components as large as their scores say."""
+    p = C.shape[1] - len(zz)
+    noise = (totals.squares - float((C * R).sum())) / totals.values
+    L, info = torch.linalg.cholesky_ex(zz / (totals.tasks * p))
     W = C[:, p:] @ L if not int(info) else C[:, p:]
     return MixedEffects(C[:, :p], W, max(noise, floor))
+
+
+class Statistics(NamedTuple):
+    """What a round of EM needs of some tasks: sums over them, so that tasks in parts are as good as all at once."""
+
+    pairs: Float[Tensor, "q q s s"]  # Σ G ⊗ z̃z̃ᵀ, with z̃ = (which output, z)
+    projected: Float[Tensor, "q s"]  # Σ h z̃ᵀ
+    scores: Float[Tensor, "r r"]  # Σ z zᵀ
+    totals: Float[Tensor, " 4"]  # tasks, values, Σ yᵀy, and what the evidence has beside the last two
+
+    @staticmethod
+    def of(designs: Designs, expected: Sequence[_Expected]) -> Statistics:
+        (q, p), r = designs.shape, expected[0].hz.shape[1]
+        pairs = torch.zeros(q * q, (p + r) ** 2, dtype=torch.float64)
+        for block, part in zip(designs.blocks, expected, strict=True):
+            pairs.addmm_(block.gram.reshape(-1, q * q).mT, _moments(block, part).reshape(len(block.gram), -1))
+        projected = torch.cat([designs.projected, torch.stack([part.hz for part in expected]).sum(0)], -1)
+        scores = torch.stack([part.zz.sum(0) for part in expected]).sum(0)
+        numbers = [designs.tasks, designs.values, designs.squares, sum(part.evidence for part in expected)]
+        totals = torch.tensor(numbers, dtype=torch.float64)
+        return Statistics(pairs.view(q, q, p + r, p + r), projected, scores, totals)
+
+    @staticmethod
+    @torch.no_grad()
+    @numerical(COMPONENTS)
+    def under(model: MixedEffects, designs: Designs) -> Statistics:
+        """Of these tasks, as the model expects them to be."""
+        return Statistics.of(designs, [_expect(block, model) for block in designs.blocks])
+
+    @staticmethod
+    def none(q: int, p: int, r: int) -> Statistics:
+        """Of no tasks."""
+        shapes = ((q, q, p + r, p + r), (q, p + r), (r, r), (4,))
+        return Statistics(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    @property
+    def flat(self) -> Float[Tensor, " k"]:
+        """All numbers one after the other: statistics of several parts are summed so."""
+        return torch.cat([part.flatten() for part in self])
+
+    def shaped(self, flat: Float[Tensor, " k"]) -> Statistics:
+        """The same shapes with these numbers."""
+        parts = flat.split([part.numel() for part in self])
+        return Statistics(*(values.view_as(part) for values, part in zip(parts, self, strict=True)))
+
+    @property
+    def tasks(self) -> float:
+        return float(self.totals[0])
+
+    @property
+    def values(self) -> float:
+        return float(self.totals[1])
+
+    @property
+    def squares(self) -> float:
+        return float(self.totals[2])
+
+    def evidence(self, model: MixedEffects) -> float:
+        """The summed evidence of the tasks under the model by which they are expected."""
+        return _evidence(self, model, self.projected[:, : model.mean.shape[1]], float(self.totals[3]))
+
+    @numerical(COMPONENTS)
+    def maximised(self, floor: float) -> MixedEffects:
+        """The model that the next round begins with."""
+        q, s = self.projected.shape
+        A = self.pairs.permute(0, 2, 1, 3).reshape(q * s, q * s)
+        C = torch.cholesky_solve(self.projected.reshape(-1, 1), _positive(A)).reshape(q, s)
+        return _expanded(C, self.projected, self.scores, self, floor)
 
 
 def _moments(block: Block, expected: _Expected) -> Float[Tensor, "k s s"]:
@@ -285,21 +268,6 @@ def _moments(block: Block, expected: _Expected) -> Float[Tensor, "k s s"]:
     eye = torch.eye(expected.z.shape[-1], dtype=torch.float64)
     top = torch.cat([block.count[:, None, None] * eye, expected.z.mT], -1)
     return torch.cat([top, torch.cat([expected.z, expected.zz], -1)], -2)
-
-
-def _solve_normal(
-    grams: Sequence[Float[Tensor, "k q q"]], moments: Sequence[Float[Tensor, "k s s"]], R: Float[Tensor, "q s"]
-) -> Float[Tensor, "q s"]:
-    """C with `Σ_k G_k C S_k = R`."""
-    q, s = R.shape
-    if len(grams) == 1 and len(grams[0]) == 1:
-        half = torch.cholesky_solve(R, _positive(grams[0][0]))
-        return torch.cholesky_solve(half.mT.contiguous(), _positive(moments[0][0])).mT.contiguous()
-    pairs = torch.zeros(q * q, s * s, dtype=torch.float64)
-    for G, S in zip(grams, moments, strict=True):
-        pairs.addmm_(G.reshape(len(G), -1).mT, S.reshape(len(S), -1))
-    A = pairs.reshape(q, q, s, s).permute(0, 2, 1, 3).reshape(q * s, q * s)
-    return torch.cholesky_solve(R.reshape(-1, 1), _positive(A)).reshape(q, s)
 
 
 def _positive(A: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:

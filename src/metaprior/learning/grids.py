@@ -12,7 +12,8 @@ from torch import Tensor
 
 from metaprior.errors import numerical
 from metaprior.inference import LOG_2PI
-from metaprior.learning.em import COMPONENTS, Block, MixedEffects
+from metaprior.learning.designs import Block
+from metaprior.learning.em import COMPONENTS, MixedEffects
 from metaprior.learning.stacks import Curves
 from metaprior.priors import Basis
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError, numerical
 from metaprior.inference import LOG_2PI
-from metaprior.learning.em import Block, Designs, MixedEffects, designed, em_steps, fit_em
+from metaprior.learning.designs import Block, Designs, designed
+from metaprior.learning.em import MixedEffects, em_steps, fit_em
 from metaprior.learning.grid_kinds import NEGLIGIBLE, GridDesigns
 from metaprior.priors import Basis
 from metaprior.tasks import Tasks, on_one_grid, padded

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.learning.em import designed
+from metaprior.learning.designs import designed
 from metaprior.priors import Basis
 from metaprior.tasks import CHUNK, Padded, Tasks, on_one_grid, padded, same_inputs
 
