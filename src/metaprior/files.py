@@ -163,7 +163,11 @@ def _class_of(name: str) -> type[Saved]:
 
 def load_method(path: str | Path) -> Any:
     """The method that a model file holds, whatever it is."""
-    state = read_state(Path(path))
+    return method_of(read_state(Path(path)), path)
+
+
+def method_of(state: State, path: str | Path) -> Any:
+    """The method that was described so. path: what errors call it."""
     return _class_of(state.saved_as).restored(state, path)
 
 
@@ -195,6 +199,10 @@ class Saved(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write it to a file; the one that was there stays until the new one is complete."""
+        write_state(Path(path), self.whole_state())
+
+    def whole_state(self) -> State:
+        """What it has learned, what from, and how it scored."""
         state = self.state()
         about = dict(state.about)
         tensors = dict(state.tensors)
@@ -202,7 +210,7 @@ class Saved(ABC):
             about["trained_on"] = self.trained_on_.as_json()
             tensors["trained_on.hashes"] = self.trained_on_.hashes
         about["scores"] = getattr(self, "scores_", {})
-        write_state(Path(path), State(self.saved_as, state.structure, tensors, about))
+        return State(self.saved_as, state.structure, tensors, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -20,12 +20,12 @@ from metaprior.files import State, load_method
 from metaprior.frames import Wanted, predict_table
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
 from metaprior.learning import Training
-from metaprior.methods import LearnedPrior
+from metaprior.methods import SAMPLE, Begun, LearnedPrior, fit_parts
 from metaprior.options import states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
-from metaprior.tasks import Missing, Scaler, Support, Tasks, as_tasks, check_task_x
+from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x
 
 
 class MetaGP(KeptMethod):
@@ -78,7 +78,7 @@ class MetaGP(KeptMethod):
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Meta-learn from past tasks: a `Tasks`, or a long table with the names of its columns.
+        """Meta-learn from past tasks: a `Tasks`, a long table with the names of its columns, or `Shards`.
 
         task_x: columns that say something of a task as a whole, such as age or diet, for mean and kernel to use.
         clusters: a column, or a label for each of the `Tasks`: groups that share a fate, such as the school of a pupil.
@@ -88,6 +88,9 @@ class MetaGP(KeptMethod):
         start: a fitted model to go on from, with its scaling. checkpoint: a file in which the training is kept while it
         runs; where there is one of the same training, it goes on there.
         """
+        if isinstance(tasks, Parts):
+            self._fit_parts(tasks, start, None if checkpoint is None else Path(checkpoint))
+            return self
         given = as_tasks(
             tasks,
             task=task,
@@ -101,17 +104,39 @@ class MetaGP(KeptMethod):
         )
         if given is not tasks:
             _warn(note for note in given.notes if note.startswith("dropped"))
-        method = self._make()
-        if start is None:
-            self.method_ = method.fit(given, checkpoint=checkpoint)
-        else:
-            earlier = copy(start._single())  # a loaded one may not know its own past, and the start stays as it was
-            earlier.trained_on_ = start.trained_on_
-            if not isinstance(method, LearnedPrior):
-                raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
-            self.method_ = method.fit(given, start=earlier, checkpoint=checkpoint)
+        self.method_ = self._learned(given, start, checkpoint)
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
         return self
+
+    def _learned(self, tasks: Tasks, start: MetaGP | None, checkpoint: str | Path | None = None) -> LearnedPrior | Auto:
+        method = self._make()
+        if start is None:
+            return method.fit(tasks, checkpoint=checkpoint)
+        earlier = copy(start._single())  # a loaded one may not know its own past, and the start stays as it was
+        earlier.trained_on_ = start.trained_on_
+        if not isinstance(method, LearnedPrior):
+            raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
+        return method.fit(tasks, start=earlier, checkpoint=checkpoint)
+
+    def _fit_parts(self, parts: Parts, start: MetaGP | None, folder: Path | None) -> None:
+        """From a sample, and then on from there with all tasks: `notes_` names what could not go on."""
+        held_out = self.options.get("held_out")
+
+        def begin(sample: Tasks) -> Begun:
+            found = self._learned(sample, start)
+            return Begun(found, found.weighed_by_ if isinstance(found, Auto) else found.training_.held_out)
+
+        if self.options.get("thorough") and parts.tasks > SAMPLE:
+            raise OptionError("thorough: every prior would learn from all tasks, and these are in parts. Leave it out.")
+        self.method_, self.notes_ = fit_parts(
+            parts,
+            begin,
+            judge=held_out if isinstance(held_out, Tasks) else None,
+            folder=folder,
+            decides=(self.mean, self.kernel, sorted(self.options.items(), key=str), start and start.trained_on_.salt),
+            progress=bool(self.options.get("progress", True)),
+        )
+        self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
 
     def condition(self, x: Any, y: Any = None, *, task_x: Mapping[str, Any] | None = None) -> Conditional[Posterior]:
         """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`.

@@ -81,16 +81,16 @@ class Ranks:
         return [everyone[place % self.size][place // self.size] for place in range(len(parts))]
 
     def _tried(self, work: Callable[[], Any]) -> Any:
-        """What this rank's work has brought. Where that of any has failed, it is the same error on all."""
+        """What this rank's work has brought. Where that of any has failed, all of them fail."""
         found, error = None, None
         try:
             found = work()
         except MetapriorError as mine:
             error = mine
         if self.size > 1:
-            errors: list[MetapriorError | None] = [None] * self.size
-            distributed.all_gather_object(errors, error)
-            error = next((one for one in errors if one is not None), None)
+            said: list[str | None] = [None] * self.size
+            distributed.all_gather_object(said, None if error is None else str(error))
+            error = error or next((MetapriorError(text) for text in said if text is not None), None)
         if error is not None:
             raise error
         return found

@@ -15,12 +15,12 @@ from torch import Tensor
 from metaprior.errors import DataError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
-from metaprior.learning import Curves, MixedEffects, design_of
+from metaprior.learning import Curves, Going, MixedEffects, design_of, em_over_parts
 from metaprior.methods.components import Search, Tried, Wanted, best, choose, fit_all
 from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import k_folds, to_stop_by
-from metaprior.tasks import Scaler, Tasks, TrainedOn, in_order, padded
+from metaprior.tasks import Parts, Scaler, Tasks, TrainedOn, in_order, padded
 
 SIZES, SMALL = (5, 10, 20, 40), (2, 3)
 MOST = 60
@@ -28,6 +28,9 @@ MOST = 60
 several inputs, smaller ones first: planes and parabolas may be all that they can tell."""
 
 FOLDS = 5
+
+OVER_PARTS = 1e-6
+"""Gain of evidence per value below which EM over all parts ends."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +112,17 @@ class FPCA(KeptMethod):
         except (DataError, OptionError):
             self.size, self.rank = given
             return super().fit_from(earlier, tasks)
+
+    def fit_on(self, parts: Parts, rows: int, going: Going, name: str) -> None:
+        """Go on from what a sample has taught, with all curves, of so many rows: their sums are taken part by part."""
+        self._check_fitted()
+        scaler = self.scaler_
+        scaled = parts.changed(lambda own: in_order(scaler.scale(own)))
+        how = {"floor": self.noise_floor, "tolerance": OVER_PARTS}
+        fit = em_over_parts(scaled, self.basis_, self._model, going, name=name, **how)
+        units = -rows * float(scaler.y_scale.log().sum())
+        self.evidence_, self.converged_ = tuple(value + units for value in fit.evidence), fit.converged
+        self._keep(fit.model)
 
     def condition(self, context: Tasks) -> UserConditional:
         """Each curve, given some of its points."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,10 @@ from torch import Tensor, nn
 from metaprior.errors import DataError, OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition_many
-from metaprior.learning import Check, Training, TrainingSpec, meta_train, meta_train_many
+from metaprior.learning import Check, Going, Training, TrainingSpec, learn_over_parts, meta_train, meta_train_many
 from metaprior.options import divided, names_of_options, states
 from metaprior.priors import DTYPES, HyperPrior, Prior, PriorSpec
-from metaprior.tasks import Covariate, Scaler, Tasks, TrainedOn, check_task_x
+from metaprior.tasks import Covariate, Parts, Scaler, Tasks, TrainedOn, check_task_x
 
 SAME = tuple(name for name in names_of_options(PriorSpec) if name not in ("hidden", "learn", "network_dtype"))
 """What a prior that goes on learning has in common with its start; shapes decide on the rest."""
@@ -109,6 +110,18 @@ class LearnedPrior(KeptMethod):
         self.end(begun, training)
         return self
 
+    def fit_on(self, parts: Parts, judge: Tasks, going: Going, name: str) -> None:
+        """Go on from what a sample has taught, with all tasks, part by part. judge: tasks to stop by."""
+        self._check_fitted()
+        if len(judge) == 0:
+            raise DataError("learning part by part needs tasks to stop by: hold out some of the sample (held_out=0.1).")
+
+        def scaled(tasks: Tasks) -> Tasks:
+            return self.scaler_.scale(self._widened(tasks))
+
+        how, options = self.training, {"name": name, "seed": self.seed}
+        self.training_ = learn_over_parts(self.prior_, parts.changed(scaled), scaled(judge), how, going, **options)  # type: ignore[arg-type]
+
     def begin(self, tasks: Tasks, start: LearnedPrior | None = None) -> Begun:
         """The prior at its start and the tasks as it will see them."""
         if self.dtype not in DTYPES.values():
@@ -174,9 +187,8 @@ class LearnedPrior(KeptMethod):
         about = [[one.name, list(one.levels or ())] for one in self.task_x_]
         structure = self.structure() | self.spec.described() | known | {"dtype": str(self.dtype), "task_x": about}
         tensors = {f"prior.{name}": value for name, value in self.prior_.state_dict().items()}
-        curve = torch.tensor(
-            [[c.epoch, c.loss_per_task, c.held_out_evidence, c.seconds] for c in self.training_.checks]
-        )
+        # not how long it took: the same training is the same file
+        curve = torch.tensor([[c.epoch, c.loss_per_task, c.held_out_evidence] for c in self.training_.checks])
         told = {"training": {"stopped": self.training_.stopped, "skipped": self.training_.skipped}}
         return State(self.saved_as, structure, tensors | self.scaler_.as_tensors() | {"training": curve}, told)
 
@@ -192,7 +204,7 @@ class LearnedPrior(KeptMethod):
         if [d, p] != [found["d"], found["p"]]:
             raise DataError("the model file does not fit together: its columns and its scaling differ.")
         gp.prior_ = gp._in_scaled_units(gp.scaler_).rebuilt(state.part("prior."), d=d, p=p, dtype=gp.dtype)
-        checks = [Check(int(row[0]), *row[1:]) for row in state.tensor("training").tolist()]
+        checks = [Check(int(row[0]), row[1], row[2], math.nan) for row in state.tensor("training").tolist()]
         training = state.about.get("training", {})
         best = max(checks, key=lambda check: check.held_out_evidence)
         gp.training_ = Training(tuple(checks), best, training.get("stopped", ""), training.get("skipped", 0), ())

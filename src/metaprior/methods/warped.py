@@ -63,8 +63,7 @@ class Warped(KeptMethod):
 
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
         """The warp as it was learned from some of the tasks, bent within the range of all."""
-        known = {name: value for name, value in earlier.warp_.tensors.items() if name not in ("lower", "upper")}
-        self.warp_ = type(earlier.warp_)(lower=tasks.y.amin(0), upper=tasks.y.amax(0), **known)
+        self.warp_ = earlier.warp_.within(tasks.y.amin(0), tasks.y.amax(0))
         self.warp_.check(tasks)
         self.method.fit_from(earlier.method, warped(tasks, self.warp_))
         self._learned_from(tasks)

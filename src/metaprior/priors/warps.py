@@ -52,6 +52,10 @@ class Warp(ABC):
         """The same, bent in this way: what it learns, in order."""
         return type(self)(self.unit, self.lower, self.upper, **dict(zip(self.learns, learned, strict=True)))
 
+    def within(self, lower: Float[Tensor, " p"], upper: Float[Tensor, " p"]) -> Self:
+        """The same, bent within another range of values."""
+        return type(self)(self.unit, lower, upper, **self.learned)
+
     def __call__(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`g(y)`."""
         low, high = self._ends

@@ -19,7 +19,7 @@ from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of
-from metaprior.methods import METHODS, Combination, Entry, GPPerTask, add_methods, named_methods
+from metaprior.methods import METHODS, All, Combination, Entry, GPPerTask, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.selection.stacking import combined_weights
@@ -52,7 +52,8 @@ class Auto(KeptMethod):
     rungs: names of methods; by default all that suit the number of tasks. budget: seconds after which no more rungs are
     tried; the quick ones are in any case. thorough: all rungs on all tasks, however many there are: nothing is given up
     early, or ranked on a sample. After `fit`: `method_`, `chosen_` (rungs
-    and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after).
+    and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after);
+    `weighed_by_` names the tasks from which nothing was learned but weights and calibration, where there are many.
     """
 
     saved_as = "auto"
@@ -108,6 +109,7 @@ class Auto(KeptMethod):
             self.left_out_ |= dict.fromkeys(untried, "not tried: the time was up")
             advance("learning the choice", 0)
             methods = [trials.fitted(name, tasks) for name in self.chosen_]
+            self.weighed_by_ = [tasks.ids[k] for k in plan.waves[-1][0].judge.tolist()] if plan.growing else []
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
         if file is not None:
             file.remove()
@@ -168,7 +170,10 @@ class Auto(KeptMethod):
     def state(self) -> State:
         """The choice and its calibration, for a file."""
         self._check_fitted()
-        tried = [one._asdict() | {"density": list(one.density), "behind": list(one.behind)} for one in self.tried_]
+        told = {"seconds": None}  # the same choice is the same file, however long it took
+        tried = [
+            one._asdict() | {"density": list(one.density), "behind": list(one.behind)} | told for one in self.tried_
+        ]
         structure = {
             "chosen": self.chosen_,
             "why": self.why_,
@@ -204,6 +209,14 @@ add_methods(
         )
     }
 )
+
+
+@go_on.register
+def _(method: Auto, given: All, name: str) -> list[str]:
+    """Those that it has chosen go on, each for itself; weights and calibration stay."""
+    inner = method.method_
+    members = inner.methods if isinstance(inner, Combination) else [inner]
+    return [note for own, one in zip(method.chosen_, members, strict=True) for note in go_on(one, given, own)]
 
 
 class AutoConditional(CalibratedConditional):

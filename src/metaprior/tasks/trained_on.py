@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -48,10 +48,12 @@ class TrainedOn:
     possible: tuple[Possible, ...] = ()  # what the targets can be; empty: anything
 
     @staticmethod
-    def of(tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False) -> TrainedOn:
+    def of(
+        tasks: Tasks, earlier: TrainedOn | None = None, *, task_x: bool = False, salt: str | None = None
+    ) -> TrainedOn:
         """Of these tasks, and of those that a model had learned from before. task_x: it took in their covariates."""
         tasks = tasks if task_x else tasks.without_task_x()
-        salt = earlier.salt if earlier else secrets.token_hex(8)
+        salt = earlier.salt if earlier else salt or _salt(tasks)
         hashes = _hashes(salt, tasks.ids)
         ranges = [_ranges(values) for values in (tasks.x, tasks.y)]
         counts = [len(tasks), len(tasks.x), int(tasks.sizes.min()), int(tasks.sizes.max())]
@@ -76,6 +78,27 @@ class TrainedOn:
                 tasks.clocks,
                 tasks.possible or (earlier.possible if earlier else ()),
             ),
+        )
+
+    @staticmethod
+    def joined(parts: Sequence[TrainedOn]) -> TrainedOn:
+        """Of the tasks of several, of which none is in two; all of one salt."""
+        first, tasks = parts[0], sum(part.tasks for part in parts)
+        x_range, y_range = (reduce(_wider, (getattr(part, name) for part in parts)) for name in ("x_range", "y_range"))
+        reach = reduce(_wider, (part.task_x.ranges for part in parts))
+        typical = tuple(
+            sum(part.tasks * value for part, value in zip(parts, values, strict=True)) / tasks
+            for values in zip(*(part.task_x.typical for part in parts), strict=True)
+        )
+        return replace(
+            first,
+            tasks=tasks,
+            rows=sum(part.rows for part in parts),
+            sizes=(min(part.sizes[0] for part in parts), max(part.sizes[1] for part in parts)),
+            x_range=x_range,
+            y_range=y_range,
+            hashes=torch.cat([part.hashes for part in parts]),
+            task_x=TaskNumbers(typical, reach),
         )
 
     def and_of(self, others: Tasks) -> TrainedOn:
@@ -171,6 +194,14 @@ class TrainedOn:
                 possible,
             )
         )
+
+
+def _salt(tasks: Tasks) -> str:
+    """As hard to guess as the data, and the same for the same data: so are the files."""
+    digest = hashlib.blake2b(digest_size=DIGEST)
+    for values in (tasks.x, tasks.y, tasks.offsets):
+        digest.update(values.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
