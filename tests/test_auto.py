@@ -105,7 +105,7 @@ def test_a_choice_makes_the_trip_to_a_file_and_back(fitted, tmp_path):
     one, two = gp.predict(context, target), again.predict(context, target)
     assert torch.equal(one.mean, two.mean)
     assert torch.equal(one.quantiles([0.05, 0.95]), two.quantiles([0.05, 0.95]))
-    assert again.method_.tried_ == fitted.tried_
+    assert again.method_.tried_ == [one._replace(seconds=None) for one in fitted.tried_]  # a file has no clock
     assert again.method_.chosen_ == fitted.chosen_
     assert torch.equal(again.method_.plausibility(context), fitted.plausibility(context))
 
