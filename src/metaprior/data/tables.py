@@ -158,5 +158,3 @@ def _typed(open_: Opener, name: str, pick: Pick, *, feather: bool) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{name} is no {'Feather' if feather else 'Parquet'} table: {first_line(error)}") from None
     return table.select(chosen).rename_columns(list(place))
-
-
