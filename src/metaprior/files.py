@@ -15,7 +15,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -77,7 +76,7 @@ def write_state(path: Path, state: State) -> None:
     }
     text = json.dumps(header, allow_nan=False)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
-    metadata = {"metaprior": text, "sha256": _checksum(text, tensors)}
+    metadata = {"metaprior": f"{text}\n{_checksum(text, tensors)}"}  # one entry: of several, the order would be random
     try:
         write_whole(path, lambda part: _save(tensors, part, metadata))
     except SafetensorError as error:
@@ -102,7 +101,8 @@ def read_state(path: Path) -> State:
             metadata: Mapping[str, str] = file.metadata() or {}
             if "metaprior" not in metadata:
                 raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
-            header = _header(path, metadata["metaprior"])
+            text, _, checksum = metadata["metaprior"].partition("\n")
+            header = _header(path, text)
             # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except PermissionError:
@@ -111,7 +111,7 @@ def read_state(path: Path) -> State:
         raise DataError(
             f"{path} is not a metaprior model, or it was cut short ({error}). Fit the model again, or copy it again."
         ) from None
-    if metadata.get("sha256") != _checksum(metadata["metaprior"], tensors):
+    if (checksum or metadata.get("sha256")) != _checksum(text, tensors):
         raise DataError(f"{path} was altered after it was written: its checksum does not match. Fit the model again.")
     return State(header["kind"], header["structure"], tensors, header["about"])
 
@@ -121,7 +121,7 @@ def saved_in(path: Path) -> str | None:
     try:
         if path.is_file():
             with safe_open(path, framework="pt") as file:
-                return str(json.loads((file.metadata() or {})["metaprior"])["kind"])
+                return str(json.loads((file.metadata() or {})["metaprior"].partition("\n")[0])["kind"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
         pass
     return None
@@ -147,7 +147,7 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         value = tensors[name]
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.contiguous().flatten().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        digest.update(value.numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -121,6 +121,7 @@ class MetaGP(KeptMethod):
     def _fit_parts(self, parts: Parts, start: MetaGP | None, folder: Path | None) -> None:
         """From a sample, and then on from there with all tasks: `notes_` names what could not go on."""
         held_out = self.options.get("held_out")
+        decides = {name: value for name, value in self.options.items() if name not in ("progress", "held_out")}
 
         def begin(sample: Tasks) -> Begun:
             found = self._learned(sample, start)
@@ -133,7 +134,7 @@ class MetaGP(KeptMethod):
             begin,
             judge=held_out if isinstance(held_out, Tasks) else None,
             folder=folder,
-            decides=(self.mean, self.kernel, sorted(self.options.items(), key=str), start and start.trained_on_.salt),
+            decides=(self.mean, self.kernel, sorted(decides.items()), start and start.trained_on_.salt),
             progress=bool(self.options.get("progress", True)),
         )
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})

@@ -14,6 +14,7 @@ from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
+from metaprior.cli.fit_shards import Asked, fit_shards
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
@@ -23,7 +24,7 @@ from metaprior.errors import OptionError
 from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
 from metaprior.methods import named_methods
-from metaprior.model import MetaGP
+from metaprior.model import MetaGP, load
 from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
 from metaprior.selection import Auto
@@ -137,6 +138,14 @@ UntilOption = Annotated[
 ]
 
 
+WorkersOption = Annotated[
+    int | None, typer.Option(help="Processes that share the buckets of shards; default one for each core.")
+]
+RayOption = Annotated[
+    str | None, typer.Option("--ray", help="Address of a Ray cluster on which the workers run: HOST:PORT, or auto.")
+]
+
+
 @app.command(epilog="Example: metaprior fit icu.csv --task patient --x hour --y pulse --out pulse.metaprior")
 def fit(
     table: TableArgument,
@@ -174,13 +183,32 @@ def fit(
     quiet: QuietOption = False,
     html: HtmlOption = None,
     as_json: JsonOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
 ) -> None:
-    """Meta-learn a prior from a table of past tasks, and write it to one file."""
+    """Meta-learn a prior from a table of past tasks, or a folder of shards, and write it to one file."""
     screen = Screen(quiet, as_json)
     target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
+    in_shards = Path(table).is_dir()
     check_out(target, table, from_model, overwrite)
     if html is not None:
-        check_page(html, [*files_read(table), str(target)], overwrite)
+        check_page(html, [*([] if in_shards else files_read(table)), str(target)], overwrite)
+    if in_shards:
+        if device != "cpu":
+            raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
+        columns = named_columns(table, task, x, y, task_x)
+        given = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
+        more = {"max_epochs": epochs} if mean or kernel or from_model else {"budget": budget, "thorough": thorough}
+        known = {"cluster": cluster, "support": support or (), "integer": integer}
+        asked = Asked(table, target, columns, known, missing, given | more, from_model, seed, resume, quiet, as_json)
+        fit_shards(asked, workers, ray, screen)
+        if html is not None:
+            write_page_of(load(target), target.name, html, screen)
+        return
+    if workers is not None or ray is not None:
+        raise OptionError(
+            "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
+        )
     start = start_of(from_model, mean, kernel)
     columns = named_columns(table, task, x, y, task_x)
     if start is not None:

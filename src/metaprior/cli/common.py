@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from metaprior.data import COLUMNS, EMBEDDED, read_table
+from metaprior.data import COLUMNS, EMBEDDED, Manifest, read_table
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
@@ -62,16 +62,18 @@ def split_names(text: str) -> list[str]:
 
 
 def named_columns(table: str, task: str | None, x: str | None, y: str | None, task_x: str | None = None) -> Columns:
-    """The columns that `--task`, `--x`, `--y` and `--task-x` name; embedded tables know their own."""
+    """The columns that `--task`, `--x`, `--y` and `--task-x` name; embedded tables know theirs, shards their tasks."""
     given = {"task": task, "x": x, "y": y}
-    lacking = [f"--{name}" for name, text in given.items() if text is None]
-    if lacking and table not in COLUMNS:
+    known: dict[str, Any] = COLUMNS[table]._asdict() if table in COLUMNS else {}
+    if Path(table).is_dir():
+        known = {"task": Manifest.read(table).task}
+    lacking = [f"--{name}" for name, text in given.items() if text is None and name not in known]
+    if lacking:
         raise OptionError(
             f"{table}: say which columns are what with {', '.join(lacking)}, such as --task patient --x hour --y pulse."
         )
     named = {name: tuple(split_names(text)) for name, text in given.items() if text is not None}
     about = tuple(Covariate(name) for name in split_names(task_x)) if task_x is not None else ()
-    known = COLUMNS[table]._asdict() if lacking else {}
     return Columns(**known | named | {"task_x": about})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from rich.table import Table
@@ -24,7 +25,7 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
     auto = gp.mean is None and gp.kernel is None
-    roles = Roles(tasks, None, None) if auto else _roles(tasks, start, gp.options["seed"], screen)
+    roles = Roles(tasks, None, None) if auto else roles_for(tasks, start, gp.options["seed"], screen)
     if not auto:
         gp.options["held_out"] = roles.stop
     if resume and not checkpoint.exists():
@@ -35,22 +36,28 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
         if checkpoint.exists():
             screen.say("stopped; the training so far is kept: add --resume to go on.")
         raise
-    takes = bool(gp.trained_on_.columns.task_x)
-    if tasks.columns.task_x and not takes:
+    if tasks.columns.task_x and not gp.trained_on_.columns.task_x:
         screen.say("note: the prior makes no use of the task columns, and does not ask for them again.")
+    tell_and_save(gp, roles, out, len(tasks), tasks.d, screen)
+
+
+def tell_and_save(gp: MetaGP, roles: Roles, out: Path, tasks: int, d: int, screen: Screen) -> None:
+    """What was learned, and how it scores; whatever goes wrong there, it is written."""
+    auto = isinstance(gp.method_, Auto)
     try:
         if auto:
             _tell_choice(gp.method_, screen)
         else:
             training = gp.training_
-            screen.say(f"learned in {training.epochs} epochs, {training.seconds:.1f} s ({training.stopped})")
+            took = "" if math.isnan(training.seconds) else f", {training.seconds:.1f} s"
+            screen.say(f"learned in {training.epochs} epochs{took} ({training.stopped})")
             _score(gp, roles, screen)
     finally:  # nothing that goes wrong now can lose it
         gp.save(out)
-    where = "START:STOP:STEP" if tasks.d == 1 else "POINTS.csv"
+    where = "START:STOP:STEP" if d == 1 else "POINTS.csv"
     screen.say(f"written to {out}. Next: metaprior predict {out} TABLE --at {where} --out predictions.csv")
     found = {"chosen": gp.method_.chosen_} if auto else {"epochs": gp.training_.epochs, "scores": gp.scores_}
-    screen.result({"model": str(out), "tasks": len(tasks), **found})
+    screen.result({"model": str(out), "tasks": tasks, **found})
 
 
 def check_out(out: Path, table: str, start: str | None, overwrite: bool) -> None:
@@ -64,7 +71,7 @@ def _checkpoint_of(out: Path) -> Path:
     return out.with_name(f".{out.name}.checkpoint")
 
 
-def _roles(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Roles:
+def roles_for(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Roles:
     """Tasks to train on, to stop by and to judge by; a model has learned from none of the last two before."""
     known = set(start.trained_on_.seen(tasks.ids)) if start is not None else set()
     if known:

@@ -192,7 +192,7 @@ def _expanded(
     noise = (totals.squares - float((C * R).sum())) / totals.values
     L, info = torch.linalg.cholesky_ex(zz / (totals.tasks * p))
     W = C[:, p:] @ L if not int(info) else C[:, p:]
-    return MixedEffects(C[:, :p], W, max(noise, floor))
+    return MixedEffects(C[:, :p].contiguous(), W.contiguous(), max(noise, floor))
 
 
 class Statistics(NamedTuple):

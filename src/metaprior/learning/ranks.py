@@ -35,6 +35,11 @@ class Ranks:
             return Ranks(distributed.get_rank(), distributed.get_world_size())
         return Ranks()
 
+    @staticmethod
+    def started() -> bool:
+        """Whether this process is one of several, or will be: torchrun has started it."""
+        return distributed.is_torchelastic_launched() or distributed.is_initialized()
+
     @property
     def first(self) -> bool:
         """Whether this one speaks and writes for all."""

@@ -173,10 +173,10 @@ class _Run:
             slopes = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         except NumericalError:  # of one part in hundreds: it is left out of the step
             return flat
-        flat[0], flat[1] = len(tasks), loss.detach()
+        flat[0], flat[1] = len(tasks), float(loss.detach())
         flat[2:] = torch.cat(
             [
-                torch.zeros(one.numel(), dtype=torch.float64) if slope is None else slope.flatten().double()
+                torch.zeros(one.numel(), dtype=torch.float64) if slope is None else slope.flatten().double().cpu()
                 for one, slope in zip(self.parameters, slopes, strict=True)
             ]
         )

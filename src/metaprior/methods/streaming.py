@@ -93,7 +93,7 @@ def _(method: LearnedPrior, given: All, name: str) -> list[str]:
 
 @go_on.register
 def _(method: Warped, given: All, name: str) -> list[str]:
-    lower, upper = torch.tensor(given.trained_on.y_range, dtype=torch.float64).unbind(1)
+    lower, upper = torch.tensor(given.trained_on.y_range, dtype=torch.float64).mT.contiguous()
     method.warp_ = warp = method.warp_.within(lower, upper)
     inside = given._replace(parts=given.parts.changed(lambda own: warped(own, warp)), judge=warped(given.judge, warp))
     return go_on(method.method, inside, name)

@@ -59,7 +59,13 @@ class Parts(ABC):
     def without(self, ids: Collection[Hashable]) -> Parts:
         """The same parts without some tasks."""
         left_out = set(ids)
-        return self.changed(lambda own: own.select([k for k, name in enumerate(own.ids) if name not in left_out]))
+
+        def others(own: Tasks) -> Tasks:
+            if left_out.isdisjoint(own.ids):
+                return own
+            return own.select([k for k, name in enumerate(own.ids) if name not in left_out])
+
+        return self.changed(others)
 
 
 class _Around(Parts):

@@ -60,19 +60,26 @@ def _as_rank(rank: int, count: int, meeting: Path, said: Path, work: Work, optio
     except MetapriorError as error:
         if rank == 0:
             said.write_text(str(error))
-    finally:
-        distributed.destroy_process_group()
+    _part()
+
+
+def _part() -> None:
+    """Leave together: a rank whose connections are cut while another ends would be taken for dead."""
+    distributed.barrier()
+    distributed.destroy_process_group()
 
 
 @contextmanager
 def started_by_torchrun() -> Iterator[None]:
     """Where torchrun has started this process, meet the others; elsewhere nothing."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
+    if not distributed.is_torchelastic_launched():
         yield
         return
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", timeout=PATIENCE)
     try:
         yield
-    finally:
-        distributed.destroy_process_group()
+    except MetapriorError:  # on all ranks
+        _part()
+        raise
+    _part()
