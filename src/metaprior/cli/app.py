@@ -171,6 +171,10 @@ def fit(
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Try every prior on every fold of all tasks, however long it takes.")
     ] = False,
+    rungs: Annotated[
+        str | None,
+        typer.Option(help="Priors to choose from, such as fpca,mixture; default all that suit the number of tasks."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from where a stopped run was; with --budget 0, choose from it.")
     ] = False,
@@ -190,6 +194,8 @@ def fit(
     screen = Screen(quiet, as_json)
     target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
     in_shards = Path(table).is_dir()
+    names = tuple(name.strip() for name in rungs.split(",")) if rungs else ()
+    effort = {"budget": budget, "thorough": thorough, "rungs": names}
     check_out(target, table, from_model, overwrite)
     if html is not None:
         check_page(html, [*([] if in_shards else files_read(table)), str(target)], overwrite)
@@ -198,7 +204,7 @@ def fit(
             raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
         columns = named_columns(table, task, x, y, task_x)
         given = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
-        more = {"max_epochs": epochs} if mean or kernel or from_model else {"budget": budget, "thorough": thorough}
+        more = {"max_epochs": epochs} if mean or kernel or from_model else effort
         known = {"cluster": cluster, "support": support or (), "integer": integer}
         asked = Asked(table, target, columns, known, missing, given | more, from_model, seed, resume, quiet, as_json)
         fit_shards(asked, workers, ray, screen)
@@ -215,7 +221,6 @@ def fit(
         columns = columns_of_start(columns, start)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
-    effort = {"budget": budget, "thorough": thorough}
     gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
     fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
     if html is not None:
@@ -238,8 +243,8 @@ def _model(
         screen.say(f"note: {' and '.join(asked)}: of one prior, so mean and kernel are deep and nothing is chosen.")
     elif chosen:
         return MetaGP(**options | effort | {"progress": False if screen.quiet else "choosing a prior"})
-    if effort["budget"] is not None or effort["thorough"]:
-        screen.say("note: --budget and --thorough are of choosing a prior, and here nothing is chosen.")
+    if effort["budget"] is not None or effort["thorough"] or effort["rungs"]:
+        screen.say("note: --budget, --thorough and --rungs are of choosing a prior, and here nothing is chosen.")
     options |= {"max_epochs": epochs, "device": device}
     if one_row:
         screen.say(
