@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -146,7 +147,7 @@ def test_columns_of_a_spreadsheet_are_pasted_and_what_is_no_number_is_told(sea):
     paste(sea, "5\twarm\n6\t24")
     assert sea.locator("#refused").inner_text() == "temperature: “warm” is no number. Nothing was pasted."
     paste(sea, "5\t24\n6")
-    assert "Line 2 has 1 values; give 2: month, temperature." in sea.locator("#refused").inner_text()
+    assert "Line 2 has 1 value; give 2: month, temperature." in sea.locator("#refused").inner_text()
     assert len(known(sea)) == 4
 
 
@@ -157,6 +158,9 @@ def test_a_cell_that_is_no_number_is_told_in_place_and_nothing_is_lost(sea):
     cell.press("Tab")
     assert sea.locator("#refused").inner_text() == "temperature: “cold” is no number."
     assert cell.get_attribute("aria-invalid") == "true"
+    said, table = (sea.locator(name).bounding_box() for name in ("#refused", "#known"))
+    assert said["x"] == table["x"]
+    assert said["y"] - (table["y"] + table["height"]) < 20
     assert sea.evaluate("metaprior.page.state.points.length") == 3
     cell.fill("20.25")
     cell.press("Tab")
@@ -196,6 +200,9 @@ def test_a_number_as_others_write_it_goes_into_its_cell(sea):
     assert known(sea) == before
     paste(sea, "5\t24,5\n6\t23,25")
     assert known(sea)[-2:] == [("5", "24.5"), ("6", "23.25")]
+    paste(sea, "7\t1,024\n8\t950.5")  # a column with points has no decimal commas
+    assert sea.locator("#refused").inner_text() == "temperature: “1,024” is no number. Nothing was pasted."
+    assert len(known(sea)) == len(before) + 2
 
 
 def test_values_too_far_from_all_past_ones_are_refused(sea):
@@ -323,6 +330,13 @@ def test_no_request_leaves_the_page_and_nothing_else_may_run(browser, home):
     assert page.evaluate("window.evil") is None
     assert any("Content Security Policy" in text or "Content-Security-Policy" in text for text in said)
     page.close()
+
+
+def test_the_page_in_the_docs_runs_this_script(home):
+    """`make docs` makes it; the policy has the hashes of script and style."""
+    docs = Path(__file__).parents[1] / "docs" / "elnino.html"
+    ours, now = (re.search(r"default-src[^\"]*", path.read_text())[0] for path in (docs, home / "sea.html"))
+    assert ours == now
 
 
 def test_the_python_that_is_shown_gives_what_is_shown(sea, home, monkeypatch):
@@ -469,7 +483,7 @@ def test_a_kernel_of_ones_own_is_told_when_the_page_is_written(home):
 def test_a_model_too_large_for_a_page_is_told_with_its_size(home, monkeypatch):
     gp = load(home / "sea.metaprior")
     monkeypatch.setattr(live, "MOST", 100)
-    with pytest.raises(OptionError, match=r"takes .* MB, more than a page that opens"):
+    with pytest.raises(OptionError, match=r"takes .* MB, more than a page that opens .*`metaprior serve MODEL`"):
         live_page(gp.method_, gp.trained_on_, "m")
 
 

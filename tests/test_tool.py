@@ -19,6 +19,7 @@ from metaprior.cli import main
 from metaprior.cli.app import app
 from metaprior.data import embedded_table
 from metaprior.learning import checkpoints
+from metaprior.report.live import page as live
 
 NAMES = ["--task", "year", "--x", "month", "--y", "temperature"]
 
@@ -176,6 +177,16 @@ def test_compare_ends_in_a_sentence(folder, tmp_path):
     best = metaprior.load(tmp_path / "best")
     assert best.trained_on_.tasks == 40
     run("show", tmp_path / "best", "--pictures", tmp_path / "pictures")
+
+
+def test_a_comparison_ends_well_without_a_page_to_try(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(live, "MOST", 10)
+    methods = ("--methods", "last value,context mean,fpca", "--folds", 3)
+    report, best = tmp_path / "report", tmp_path / "best"
+    found = run("compare", folder / "early.csv", *NAMES, *methods, "--report", report, "--out", best)
+    assert "no page to try it on: the model takes" in found.stderr
+    assert "live.html" not in (report / "report.html").read_text()
+    assert metaprior.load(best).trained_on_.tasks == 40
 
 
 def test_fit_goes_on_from_a_model_and_from_a_checkpoint(folder, tmp_path, monkeypatch):

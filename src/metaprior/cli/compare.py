@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from metaprior.cli.common import Screen, check_model_file, files_read
-from metaprior.errors import OutputError
+from metaprior.errors import OptionError, OutputError
+from metaprior.inference import KeptMethod
 from metaprior.methods import make_method
 from metaprior.model import MetaGP
 from metaprior.output import check_folder, write_whole
@@ -71,10 +72,19 @@ def compare_methods(
         winner.scores_ = {n: described_scores(found.scores[name, n]) for n in found.settings}
         MetaGP.of(winner).save(out)
         screen.say(f"{name}, fitted on all tasks, is in {out}")
-        write_live_page(winner, winner.trained_on_, out.name, folder / LIVE)
-        screen.say(f"a page to try it on: {folder / LIVE}")
+        _write_page(winner, out.name, folder / LIVE, screen)
     write_comparison(folder, folder / "report.html")
     screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     gains = {name: gain._asdict() for name, gain in found.gains(found.best).items()}
     found_json = {"best": found.best, "recommended": found.recommended, "gains_of_best": gains}
     screen.result(found_json | {"verdict": found.verdict(), "folder": str(folder)})
+
+
+def _write_page(winner: KeptMethod, name: str, path: Path, screen: Screen) -> None:
+    """A page to try the winner on; nobody asked for one, so where there can be none the comparison still ends well."""
+    try:
+        write_live_page(winner, winner.trained_on_, name, path)
+    except OptionError as error:
+        screen.say(f"no page to try it on: {error}")
+    else:
+        screen.say(f"a page to try it on: {path}")

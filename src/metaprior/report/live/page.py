@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -63,8 +64,9 @@ def live_page(
     told = Description(method, trained_on.possible)
     if len(told.numbers) > MOST:
         raise OptionError(
-            f"the model takes {len(told.numbers) / 1e6:.0f} MB, more than a page that opens ({MOST / 1e6:.0f} MB): use "
-            "`metaprior predict`, or learn a smaller prior, such as `metaprior fit --mean deep --kernel deep`."
+            f"the model takes {len(told.numbers) / 1e6:.0f} MB, more than a page that opens ({MOST / 1e6:.0f} MB): ask "
+            "a server of it (`metaprior serve MODEL`) or `metaprior predict`, or learn a smaller prior, such as "
+            "`metaprior fit --mean deep --kernel deep`."
         )
     given = {
         "about": _about(trained_on, model, example or _example(method, trained_on)) | {"served": served},
@@ -114,14 +116,15 @@ def _about(trained_on: TrainedOn, model: str, example: Points) -> dict[str, Any]
     columns = trained_on.columns
     possible = trained_on.possible or (Possible(),) * len(columns.y)
     x: list[dict[str, Any]] = [
-        {"name": name, "range": list(ends), "kind": _kind(name, trained_on)}
+        {"name": name, "range": list(ends), "kind": kind, "parts": _parts(ends, kind)}
         for name, ends in zip(columns.x, trained_on.x_range, strict=True)
+        for kind in [_kind(name, trained_on)]
     ]
     y = [
         {"name": name, "range": list(ends), "ends": _ends(one), "whole": one.whole, "said": str(one)}
         for name, ends, one in zip(columns.y, trained_on.y_range, possible, strict=True)
     ]
-    low, high = trained_on.x_range[0]
+    (low, high), kind = trained_on.x_range[0], x[0]["kind"]
     return {
         "model": model,
         "version": version("metaprior"),
@@ -133,7 +136,7 @@ def _about(trained_on: TrainedOn, model: str, example: Points) -> dict[str, Any]
         "rows": trained_on.rows,
         "unusual": IMPLAUSIBLE,
         "example": [{"x": list(x), "y": list(y)} for x, y in example],
-        "ask": _asked(low + 0.75 * (high - low), high, x[0]["kind"]),
+        "ask": ", ".join(_written(_place(end, (low, high), kind), kind) for end in (low + 0.75 * (high - low), high)),
     }
 
 
@@ -156,14 +159,30 @@ def _task_x(trained_on: TrainedOn) -> list[dict[str, Any]]:
     return found
 
 
-def _asked(middle: float, end: float, kind: str) -> str:
-    """Two places to predict at, as they are written there."""
+def _place(value: float, ends: tuple[float, float], kind: str) -> float:
+    """A place within the range, as fine as a person would write it: to a thousandth of the range, or by `_parts`."""
+    low, high = ends
+    steps = 10.0 ** _digits(high - low, value) if kind == "number" else float(_parts(ends, kind))
+    for count in (round(value * steps), math.floor(value * steps), math.ceil(value * steps)):
+        found = float(f"{count / steps:.15g}")
+        if low <= found <= high:
+            return found
+    return value
+
+
+def _parts(ends: tuple[float, float], kind: str) -> int:
+    """How many places of a day are told apart: whole days where that is fine enough, else minutes or seconds."""
+    span = ends[1] - ends[0]
+    daily = span > 50 or (span >= 5 and all(end == round(end) for end in ends))
+    return 1 if kind == "date" and daily else 1440 if span * 1440 > 50 else 86400
+
+
+def _written(place: float, kind: str) -> str:
     if kind == "number":
-        return ", ".join(f"{_short(value, 10 * (end - middle)):.15g}" for value in (middle, end))
-    if kind == "date":
-        return ", ".join(str(np.datetime64(round(value), "D")) for value in (middle, end))
-    minutes = [min(round(value * 1440), 1439) for value in (middle, end)]
-    return ", ".join(f"{value // 60:02d}:{value % 60:02d}" for value in minutes)
+        return f"{place:.15g}"
+    day, time = str(np.datetime64(round(place * 86400), "s")).split("T")
+    short = time.removesuffix(":00")
+    return short if kind == "clock" else day if short == "00:00" else f"{day}T{short}"
 
 
 @torch.no_grad()
@@ -171,9 +190,13 @@ def _example(method: Any, trained_on: TrainedOn) -> Points:
     """A few points of a task as the prior would have it."""
     possible = trained_on.possible
     within = WithinPossible(method, possible) if possible else method
-    low, high = (torch.tensor(ends, dtype=torch.float64) for ends in zip(*trained_on.x_range, strict=True))
-    x = ((low + high) / 2).repeat(len(EXAMPLE), 1)
-    x[:, 0] = low[0] + torch.tensor(EXAMPLE, dtype=torch.float64) * (high[0] - low[0])
+    x = [
+        [
+            _place(low + (0.5 if k else share) * (high - low), (low, high), _kind(name, trained_on))
+            for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True))
+        ]
+        for share in EXAMPLE
+    ]
     numbers = trained_on.task_x.typical
     about = torch.tensor([_first_levels(trained_on, numbers)], dtype=torch.float64) if numbers else None
     points = replace(Tasks.from_inputs([x]), covariates=about, columns=trained_on.columns)
@@ -182,13 +205,16 @@ def _example(method: Any, trained_on: TrainedOn) -> Points:
     y = 0.3 * middle + 0.7 * drawn  # not far from the middle: a task that surprises is for later
     if possible:
         y = torch.where(torch.tensor([one.whole for one in possible]), y.round(), y)
-    scale = torch.tensor([high - low for low, high in trained_on.y_range], dtype=torch.float64)
+    spans = [high - low for low, high in trained_on.y_range]
     return [
         (
-            [_short(value, step) for value, step in zip(row, (high - low).tolist(), strict=True)],
-            [_short(value, step) for value, step in zip(values, scale.tolist(), strict=True)],
+            row,
+            [
+                round(value, _digits(span, value)) or float(f"{value:.2g}")
+                for value, span in zip(values, spans, strict=True)
+            ],
         )
-        for row, values in zip(x.tolist(), y.tolist(), strict=True)
+        for row, values in zip(x, y.tolist(), strict=True)
     ]
 
 
@@ -200,7 +226,6 @@ def _first_levels(trained_on: TrainedOn, typical: tuple[float, ...]) -> list[flo
     return found
 
 
-def _short(value: float, range_: float) -> float:
-    """To a thousandth of the range: what a person would write."""
-    unit = range_ or abs(value) or 1.0
-    return round(value, int(np.ceil(3 - np.log10(unit))))
+def _digits(range_: float, value: float) -> int:
+    """Decimals that tell a thousandth of the range."""
+    return math.ceil(3 - math.log10(range_ or abs(value) or 1.0))

@@ -284,9 +284,16 @@ class Page {
       if (before && JSON.stringify(before.points) !== JSON.stringify(this.state.points)) this.past.push(before);
       this.render();
     });
-    button.addEventListener("pointercancel", () => { this.dragged = null; });
+    button.addEventListener("pointercancel", () => {
+      if (this.dragged) this.state.points = this.dragged.before.points; // taken from the hand: as if it had not moved
+      this.dragged = null;
+      this.render();
+    });
     button.addEventListener("dblclick", () => { if (performance.now() - this.clicked > 700) this.remove(k); });
-    button.addEventListener("contextmenu", (event) => { event.preventDefault(); this.remove(k); });
+    button.addEventListener("contextmenu", (event) => {
+      event.preventDefault();
+      if (event.pointerType !== "touch") this.remove(k); // a finger that rests on a point is about to move it
+    });
     button.addEventListener("keydown", (event) => this.pointKey(event, k));
     return button;
   }
@@ -307,16 +314,16 @@ class Page {
     const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
     return this.change((state) => {
       const point = state.points[k];
-      if (x !== undefined) point.x[0] = this.rounded(clamp(x, left, right), 0);
+      if (x !== undefined) point.x[0] = this.rounded(clamp(x, left, right));
       if (y !== undefined) point.y[state.output] = this.possible(this.roundedTarget(clamp(y, low, high)), state.output);
     }, { quietly });
   }
 
-  /** A place as fine as a person can mean it. */
-  rounded(x, k) {
-    if (this.kinds[k] === "number") return Number(shownNumber(x, this.step(k)));
-    const parts = this.kinds[k] === "date" && this.step(k) > 0.05 ? 1 : 1440; // days, or minutes where those can be told
-    return Math.round(x * parts) / parts;
+  /** A place in the picture, as fine as a person can mean it. */
+  rounded(x) {
+    const { kind, parts } = this.about.x[0];
+    const found = kind === "number" ? Number(shownNumber(x, this.step(0))) : Math.round(x * parts) / parts;
+    return clamp(found, ...this.plot.view.x); // the end of the range is not beyond it
   }
 
   roundedTarget(y) {
@@ -329,8 +336,11 @@ class Page {
       const share = event.shiftKey ? 0.1 : 0.01;
       const point = this.state.points[k];
       const [[left, right], [low, high]] = [this.plot.view.x, this.plot.view.y];
-      const y = point.y[this.state.output] + up * share * (high - low);
-      this.move(k, across ? { x: point.x[0] + across * share * (right - left) } : { y });
+      const { kind, parts } = this.about.x[0];
+      const least = [kind === "number" ? 0 : 1 / parts, Number(this.about.y[this.state.output].whole)]; // nothing in between
+      const x = point.x[0] + across * Math.max(share * (right - left), least[0]);
+      const y = point.y[this.state.output] + up * Math.max(share * (high - low), least[1]);
+      this.move(k, across ? { x } : { y });
       this.render();
     } else if (event.key === "Delete" || event.key === "Backspace") {
       if (event.shiftKey) return;
@@ -437,7 +447,8 @@ class Page {
     const one = lines.length === 1 && /^\s*[-+]?[\d.,]+\s*$/.test(lines[0]) && !/^[^,]*,[^,]*\.[^,]*$/.test(lines[0]);
     if (one) return; // a number, perhaps as others write it: it goes into its cell, and is told there
     const wide = lines.map((line) => line.trim().split(/\t|;/));
-    const decimal = (text) => text.trim().replace(/^([-+]?\d+),(\d+)$/, "$1.$2");
+    const pointed = (c) => wide.some((texts) => /^\s*[-+]?[\d,]*\.\d/.test(texts[c])); // there a comma is none
+    const decimal = (text, c) => (pointed(c) ? text.trim() : text.trim().replace(/^([-+]?\d+),(\d+)$/, "$1.$2"));
     const cells = wide.every((texts) => texts.length > 1)
       ? wide.map((texts) => texts.map(decimal))
       : lines.map((line) => line.trim().split(/\s*,\s*|\s+/));
@@ -448,7 +459,8 @@ class Page {
       const titled = cells.length > 1 && cells[0].every((text) => Number.isNaN(Number(text)) && !/^\d/.test(text));
       const points = cells.slice(titled ? 1 : 0).map((texts, k) => {
         if (texts.length !== fields) {
-          throw new Refused(`Line ${k + 1 + titled} has ${texts.length} values; give ${fields}: ${this.columns()}.`);
+          const found = texts.length === 1 ? "1 value" : `${texts.length} values`;
+          throw new Refused(`Line ${k + 1 + titled} has ${found}; give ${fields}: ${this.columns()}.`);
         }
         return this.readRow(texts);
       });
@@ -482,6 +494,7 @@ class Page {
       const rows = places.map(([x], i) => {
         const at = i * this.p + this.state.output;
         const values = [posterior.mean(at), posterior.quantile(at, 0.05), posterior.quantile(at, 0.95)];
+        if (!values.every(Number.isFinite)) throw new Refused(`${this.about.x[0].name}: ${shownInput(x, this.kinds[0])} is too far away.`);
         const shown = [shownInput(x, this.kinds[0]), ...values.map((value) => fixedNumber(value, apart))];
         return made("tr", "", {}, shown.map((text, c) => made("td", text, c ? { title: String(values[c - 1]) } : {})));
       });
@@ -610,7 +623,7 @@ class Page {
       const inside = x >= this.plot.view.x[0] && x <= this.plot.view.x[1] && y >= this.plot.view.y[0] && y <= this.plot.view.y[1];
       if (!inside) return;
       this.clicked = performance.now(); // a double click adds one point and leaves it
-      this.add(this.rounded(x, 0), this.roundedTarget(y));
+      this.add(this.rounded(x), this.roundedTarget(y));
     });
     canvas.addEventListener("pointermove", (event) => this.readout(event.clientX - canvas.getBoundingClientRect().left));
     canvas.addEventListener("pointerleave", () => { find("readout").textContent = ""; });

@@ -64,11 +64,12 @@ function readNumber(text, name) {
 
 /** Round places on an axis, about so many of them. */
 function ticks(low, high, kind, count) {
-  if (kind === "date" && (high - low) / count > 20) return months(low, high, count);
-  const steps = kind === "number" ? null : [1 / 1440, 1 / 288, 1 / 96, 1 / 48, 1 / 24, 1 / 8, 1 / 4, 1 / 2, 1, 2, 7, 14];
+  if (kind === "date" && (high - low) / count > 14) return months(low, high, count);
+  const seconds = [1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200].map((count) => count / 86400);
+  const steps = kind === "number" ? null : [...seconds, 1, 2, 7, 14];
   const wanted = (high - low) / count;
   const ten = 10 ** Math.floor(Math.log10(wanted));
-  const step = steps ? (steps.find((one) => one >= wanted) ?? 28) : ten * [1, 2, 5, 10].find((one) => one * ten >= wanted);
+  const step = steps ? steps.find((one) => one >= wanted) : ten * [1, 2, 5, 10].find((one) => one * ten >= wanted);
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
   return { places: found, step };
