@@ -20,7 +20,7 @@ from metaprior.files import State, load_method
 from metaprior.frames import Wanted, predict_table
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
 from metaprior.learning import Training
-from metaprior.methods import SAMPLE, Begun, LearnedPrior, fit_parts
+from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
 from metaprior.options import states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
@@ -132,6 +132,7 @@ class MetaGP(KeptMethod):
         self.method_, self.notes_ = fit_parts(
             parts,
             begin,
+            SAMPLE if self.mean is None and self.kernel is None else OF_ONE,
             judge=held_out if isinstance(held_out, Tasks) else None,
             folder=folder,
             decides=(self.mean, self.kernel, sorted(decides.items()), start and start.trained_on_.salt),

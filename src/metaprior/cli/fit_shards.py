@@ -11,7 +11,7 @@ from metaprior.cli.fit import columns_of_start, roles_for, start_of, tell_and_sa
 from metaprior.data import Shards
 from metaprior.errors import OptionError, OutputError
 from metaprior.learning import Ranks
-from metaprior.methods import SAMPLE
+from metaprior.methods import OF_ONE, SAMPLE
 from metaprior.model import MetaGP
 from metaprior.splits import Roles
 from metaprior.tasks import Columns, Tasks, read_support
@@ -64,8 +64,8 @@ def learn(asked: Asked) -> None:
         f"{ranks.size} worker{'s' * (ranks.size > 1)}"
     )
     start = start_of(asked.from_model, asked.model.get("mean"), asked.model.get("kernel"))
-    sample = shards.sample(SAMPLE)
     chosen = asked.model.get("mean") is None and asked.model.get("kernel") is None and start is None
+    sample = shards.sample(SAMPLE if chosen else OF_ONE)
     gp = MetaGP(**asked.model) if start is None else start.like_new(**asked.model)
     roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.seed, screen)
     others = [name for part in (roles.stop, roles.judge) if isinstance(part, Tasks) for name in part.ids]

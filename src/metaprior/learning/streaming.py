@@ -29,7 +29,7 @@ from metaprior.tasks import Parts, Tasks, batches
 ROUNDS = 40
 """Of EM over all tasks, at most: it begins where a sample of them has led to."""
 
-UPDATES, EPOCHS = 32, 2
+UPDATES, EPOCHS = 32, 1
 """Of a prior in one pass over all tasks, and how many passes."""
 
 RATE = 1e-3
@@ -143,7 +143,7 @@ class _Run:
     def end(self, judge: Tasks) -> Training:
         """The best there was."""
         self._take(self.chosen)
-        stopped = f"went through {self.parts.tasks:,} tasks {EPOCHS} times, in {len(self.steps)} updates"
+        stopped = f"went through all tasks, in {len(self.steps)} updates"
         return Training(tuple(self.checks), self.best, stopped, self.skipped, judge.ids)
 
     def kept(self) -> dict[str, Any]:

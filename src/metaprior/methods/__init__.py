@@ -14,12 +14,12 @@ from metaprior.methods.per_task import GPPerTask, grid_of_kernels
 from metaprior.methods.points import PointMethod, VarianceBySize
 from metaprior.methods.refitted import RefittedRBF
 from metaprior.methods.simple import ContextMean, LastValue
-from metaprior.methods.streaming import SAMPLE, All, Begun, fit_parts, go_on
+from metaprior.methods.streaming import OF_ONE, SAMPLE, All, Begun, fit_parts, go_on
 from metaprior.methods.table import METHODS, Entry, add_methods, make_method, named_methods
 from metaprior.methods.warped import Warped, learned_warp, learned_warps
 
 __all__ = [
-    "FEW_TASKS", "FPCA", "MAML", "METHODS", "SAMPLE", "UNLIKELY", "All", "Begun", "Combination",
+    "FEW_TASKS", "FPCA", "MAML", "METHODS", "OF_ONE", "SAMPLE", "UNLIKELY", "All", "Begun", "Combination",
     "ComponentScores", "ContextMean", "Entry", "GPPerTask", "HierarchicalGP", "HyperPosterior", "LastValue",
     "LearnedPrior", "MeanFitOnTarget", "MetaUpdates", "Mixture", "NeuralNetwork", "PointMethod", "RandomEpisodes",
     "RefittedRBF", "Start", "VarianceBySize", "Warped", "add_methods", "fit_parts", "go_on", "grid_of_kernels",

@@ -19,8 +19,9 @@ from metaprior.methods.learned import LearnedPrior
 from metaprior.methods.warped import Warped, warped
 from metaprior.tasks import Parts, Tasks, TrainedOn, check_targets
 
-SAMPLE = 4_000
-"""Tasks of the sample. What it teaches is where learning from all of them begins."""
+SAMPLE, OF_ONE = 4_000, 1_000
+"""Tasks of the sample by which priors are chosen, and of that from which one of given structure is learned: what they
+teach is where learning from all of them begins."""
 
 REMEMBERED = 1 << 29
 """Bytes of tasks that a process keeps, so that it need not read them again in the next round."""
@@ -36,6 +37,7 @@ class Begun(NamedTuple):
 def fit_parts(
     parts: Parts,
     begin: Callable[[Tasks], Begun],
+    most: int,
     *,
     judge: Tasks | None = None,
     folder: Path | None = None,
@@ -44,15 +46,15 @@ def fit_parts(
 ) -> tuple[Any, list[str]]:
     """A method that has learned from all tasks, and a word on what has learned from a sample of them only.
 
-    begin: learns from the sample; one rank does it for all. judge: tasks to stop by that are not among the parts;
-    where there are none, some of the sample. folder: of checkpoints; where there are some of the same training (of the
-    same parts, and what else decides), it goes on from them. Every rank has one thread, so that the bits do not depend
-    on their number.
+    begin: learns from a sample of so many tasks at most; one rank does it for all. judge: tasks to stop by that are not
+    among the parts; where there are none, some of the sample. folder: of checkpoints; where there are some of the same
+    training (of the same parts, and what else decides), it goes on from them. Every rank has one thread, so that the
+    bits do not depend on their number.
     """
     ranks, known = Ranks.here(), parts.remembered(REMEMBERED)
     going = Going(ranks, folder, fingerprint_of([], parts.fingerprint, decides), progress)
     with _one_thread():
-        sample = parts.sample(SAMPLE)
+        sample = parts.sample(most)
         method, judges = _begun(sample, begin, going)
         if len(sample) == parts.tasks:
             return method, []
@@ -76,7 +78,7 @@ class All(NamedTuple):
 @singledispatch
 def go_on(method: Any, given: All, name: str) -> list[str]:
     """Learn on from what a sample has taught, in place. What cannot stays as the sample has left it, and is told."""
-    return [f"{name} has learned from a sample of {SAMPLE:,} tasks: it cannot learn part by part."]
+    return [f"{name} has learned from a sample of the tasks alone: it cannot learn part by part."]
 
 
 @go_on.register
