@@ -1,6 +1,7 @@
 """Shards: what is written is the table, each task is in one bucket, and nothing that was altered is read."""
 
 import datetime
+import pickle
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -210,3 +211,82 @@ def test_levels_are_those_of_all_buckets(tmp_path):
         assert part.covariates.argmax(1).tolist() == [name % 3 for name in part.ids]
     with pytest.raises(DataError, match="which no past task had"):
         Shards.open(tmp_path / "shards", x="x", y="y", task_x=[Covariate("diet", ("diet 0",))]).sample(9)
+
+
+# ---- reading
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_sample_says_nothing_about_the_ids(tmp_path, count):
+    shards = Shards.open(sharded(made_up(2000, 200), tmp_path, buckets=count), x="x", y="y")
+    few, more = shards.sample(20), shards.sample(60)
+    assert (len(few), len(more)) == (20, 60)
+    assert set(few.ids) < set(more.ids)
+    assert abs(np.mean(more.ids) - 99.5) < 20  # the first by id would have 29.5
+    own = {name: hashed(0, name) for name in shards.sample(10**9).ids}
+    assert set(more.ids) == set(sorted(own, key=lambda name: (own[name] % count, own[name]))[:60])
+    home = shards.part(own[more.ids[0]] % count)
+    assert torch.equal(more[0].y, home[home.ids.index(more.ids[0])].y)
+
+
+def test_empty_buckets_are_parts_without_tasks(tmp_path):
+    table = made_up(30, 3)
+    names = {"x": ["x", "day"], "y": "y", "task_x": ["diet"], "cluster": "school"}
+    shards = Shards.open(sharded(table, tmp_path, buckets=9), **names)
+    sizes = [len(shards.part(k)) for k in range(9)]
+    assert sum(sizes) == 3
+    empty = shards.part(sizes.index(0))
+    assert empty.x.shape == (0, 2)
+    assert empty.y.shape == (0, 1)
+    assert empty.covariates.shape == (0, 3)
+    assert empty.columns == shards.columns
+    assert len(Tasks.one_after_another([shards.part(k) for k in range(9)])) == 3
+
+
+def test_what_is_missing_is_told_with_its_bucket_or_dropped(tmp_path):
+    table = made_up()
+    y = [
+        None if name < 35 else value
+        for name, value in zip(table["id"].to_pylist(), table["y"].to_pylist(), strict=True)
+    ]
+    diet = [None if name == 36 else "plain" for name in table["id"].to_pylist()]
+    table = table.set_column(2, "y", pa.array(y)).set_column(5, "diet", pa.array(diet))
+    folder, names = sharded(table, tmp_path, buckets=40), {"x": "x", "y": "y", "task_x": "diet"}
+    strict, shards = (Shards.open(folder, **names, missing=missing) for missing in ("error", "drop"))
+    for name, said in ((3, "NaN or infinity in column 'y'"), (36, "'diet' is empty for task 36")):
+        home = hashed(0, name) % 40
+        with pytest.raises(DataError, match=rf"bucket-000{home:02d}\.parquet: {said}"):
+            strict.part(home)
+        assert name not in shards.part(home).ids
+    assert sorted(name for k in range(40) for name in shards.part(k).ids) == [35, 37, 38, 39]
+    assert set(shards.sample(10).ids) == {35, 37, 38, 39}
+    assert len(shards.sample(2)) == 2
+
+
+def test_clusters_have_the_same_numbers_in_all_parts(tmp_path):
+    shards = Shards.open(sharded(made_up(), tmp_path), x="x", y="y", cluster="school")
+    found = {}
+    for tasks in [shards.sample(30), *(shards.part(k) for k in range(7))]:
+        for name, group in zip(tasks.ids, tasks.clusters.tolist(), strict=True):
+            assert found.setdefault(name % 5, group) == group
+    assert len(set(found.values())) == 5
+    two = made_up().set_column(6, "school", pa.array(["one", "two"] * 200))
+    with pytest.raises(DataError, match="'school' is not constant within"):
+        Shards.open(sharded(two, tmp_path / "two"), x="x", y="y", cluster="school").part(0)
+    one = made_up().set_column(6, "school", pa.array(["one"] * 400))
+    with pytest.raises(DataError, match="1 cluster: some are held out"):
+        Shards.open(sharded(one, tmp_path / "one"), x="x", y="y", cluster="school").sample(9)
+
+
+def test_what_targets_can_be_is_checked_in_every_bucket(tmp_path):
+    folder = sharded(made_up(), tmp_path)
+    assert str(Shards.open(folder, x="x", y="y", support=(-99, None)).part(0).possible[0])
+    with pytest.raises(DataError, match=r"bucket-00000\.parquet: .*'y'"):
+        Shards.open(folder, x="x", y="y", support=(0, None)).part(0)
+
+
+def test_shards_can_be_sent_elsewhere(tmp_path):
+    shards = Shards.open(sharded(made_up(), tmp_path), x="x", y="y", task_x="diet", cluster="school")
+    other = pickle.loads(pickle.dumps(shards))
+    assert other.fingerprint == shards.fingerprint
+    assert other.part(3).ids == shards.part(3).ids
