@@ -253,7 +253,7 @@ def test_what_is_missing_is_told_with_its_bucket_or_dropped(tmp_path):
     table = table.set_column(2, "y", pa.array(y)).set_column(5, "diet", pa.array(diet))
     folder, names = sharded(table, tmp_path, buckets=40), {"x": "x", "y": "y", "task_x": "diet"}
     strict, shards = (Shards.open(folder, **names, missing=missing) for missing in ("error", "drop"))
-    for name, said in ((3, "NaN or infinity in column 'y'"), (36, "'diet' is empty for task 36")):
+    for name, said in ((3, "NaN or infinity in column 'y'"), (36, "task column 'diet' is empty for task 36")):
         home = hashed(0, name) % 40
         with pytest.raises(DataError, match=rf"bucket-000{home:02d}\.parquet: {said}"):
             strict.part(home)
