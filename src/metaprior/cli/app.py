@@ -14,7 +14,7 @@ from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
-from metaprior.cli.fit_shards import Asked, fit_shards
+from metaprior.cli.fit_shards import Asked, check_workers, fit_shards
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
@@ -193,36 +193,25 @@ def fit(
     """Meta-learn a prior from a table of past tasks, or a folder of shards, and write it to one file."""
     screen = Screen(quiet, as_json)
     target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
-    in_shards = Path(table).is_dir()
-    names = tuple(name.strip() for name in rungs.split(",")) if rungs else ()
-    effort = {"budget": budget, "thorough": thorough, "rungs": names}
     check_out(target, table, from_model, overwrite)
     if html is not None:
-        check_page(html, [*([] if in_shards else files_read(table)), str(target)], overwrite)
-    if in_shards:
-        if device != "cpu":
-            raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
-        columns = named_columns(table, task, x, y, task_x)
-        given = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
-        more = {"max_epochs": epochs} if mean or kernel or from_model else effort
-        known = {"cluster": cluster, "support": support or (), "integer": integer}
-        asked = Asked(table, target, columns, known, missing, given | more, from_model, seed, resume, quiet, as_json)
-        fit_shards(asked, workers, ray, screen)
-        if html is not None:
-            write_page_of(load(target), target.name, html, screen)
-        return
-    if workers is not None or ray is not None:
-        raise OptionError(
-            "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
-        )
-    start = start_of(from_model, mean, kernel)
+        check_page(html, [*files_read(table), str(target)], overwrite)
     columns = named_columns(table, task, x, y, task_x)
-    if start is not None:
-        columns = columns_of_start(columns, start)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
-    gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
-    fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
+    names = tuple(name.strip() for name in rungs.split(",")) if rungs else ()
+    effort = {"budget": budget, "thorough": thorough, "rungs": names}
+    check_workers(table, workers, ray, device)
+    if Path(table).is_dir():
+        how = {"max_epochs": epochs} if mean or kernel or from_model else effort
+        how |= {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
+        fit_shards(Asked(table, target, columns, known, missing, how, from_model, resume, quiet, as_json), workers, ray)
+        gp = load(target) if html is not None else MetaGP()
+    else:
+        start = start_of(from_model, mean, kernel)
+        columns = columns if start is None else columns_of_start(columns, start)
+        tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
+        gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
+        fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
     if html is not None:
         write_page_of(gp, target.name, html, screen)
 

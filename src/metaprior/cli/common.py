@@ -128,7 +128,7 @@ def _oddities(tasks: Tasks) -> Iterator[str]:
 
 def files_read(*names: str) -> list[str]:
     """Those of a command's inputs that are files: embedded tables are none, standard input may be one."""
-    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED]
+    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED and not Path(name).is_dir()]
 
 
 def check_model_file(out: Path, table: str, overwrite: bool, start: str | None = None) -> None:

@@ -29,16 +29,26 @@ class Asked:
     missing: str
     model: dict[str, Any]  # mean, kernel, and options of the model
     from_model: str | None
-    seed: int
     resume: bool
     quiet: bool
     as_json: bool
 
 
-def fit_shards(asked: Asked, workers: int | None, ray: str | None, screen: Screen) -> None:
-    """Meta-learn from all tasks of a folder, on this machine or on a cluster."""
+def check_workers(table: str, workers: int | None, ray: str | None, device: str) -> None:
+    """Whether the workers that were asked for have something to share."""
     if workers is not None and workers < 1:
         raise OptionError(f"--workers {workers}: give 1 or more.")
+    if not Path(table).is_dir() and (workers is not None or ray is not None):
+        raise OptionError(
+            "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
+        )
+    if Path(table).is_dir() and device != "cpu":
+        raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
+
+
+def fit_shards(asked: Asked, workers: int | None, ray: str | None) -> None:
+    """Meta-learn from all tasks of a folder, on this machine or on a cluster."""
+    screen = Screen(asked.quiet)
     _opened(asked)  # what is wrong with the folder is told before any worker starts
     if ray is not None:
         run_on_ray(ray, workers or 1, learn, asked)
@@ -67,7 +77,7 @@ def learn(asked: Asked) -> None:
     chosen = asked.model.get("mean") is None and asked.model.get("kernel") is None and start is None
     sample = shards.sample(SAMPLE if chosen else OF_ONE)
     gp = MetaGP(**asked.model) if start is None else start.like_new(**asked.model)
-    roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.seed, screen)
+    roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"], screen)
     others = [name for part in (roles.stop, roles.judge) if isinstance(part, Tasks) for name in part.ids]
     if roles.stop is not None:
         gp.options["held_out"] = roles.stop

@@ -14,7 +14,7 @@ from metaprior.inference.evidence import (
     summed_evidence,
     task_evidence,
 )
-from metaprior.inference.factor import JITTER, Factor, factor, inverse, mean_over, padded_identity
+from metaprior.inference.factor import JITTER, Factor, factor, inverse, mean_over, padded_identity, trusting
 from metaprior.inference.gathered import Gathered
 from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional, GaussianPosterior
@@ -35,5 +35,5 @@ __all__ = [
     "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible",
     "at_inputs", "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence",
     "evidences", "factor", "inverse", "mean_over", "normal_nodes", "normal_scores", "padded_identity",
-    "stacked_evidence", "summed_evidence", "task_evidence",
+    "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from metaprior.errors import DataError, NumericalError
-from metaprior.inference.factor import factor, inverse, mean_over, padded_identity
+from metaprior.inference.factor import factor, inverse, is_trusted, mean_over, padded_identity
+from metaprior.inference.small import inverse_and_logdet
 from metaprior.priors import AtPoints, FeatureKernel, InnerProduct, Prior
 from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
@@ -152,8 +153,8 @@ def _batch_sum(
     names = [ids[int(batch.tasks[0])]]
     quadratic, trace, logdet, jitter = prior_terms(prior, z, batch.mean - z.mean, batch.scatter, names)
     half = -0.5 * (count / n if per_point else count)
-    fit, normaliser = quadratic.sum() + trace.sum(), logdet.new_tensor(p * n * LOG_2PI)
-    return Evidence(half * fit, half * p * logdet.sum(), half * normaliser, jitter)
+    fit, complexity = quadratic.sum() + trace.sum(), logdet.sum()
+    return Evidence(half * fit, half * p * complexity, torch.full_like(complexity, half * p * n * LOG_2PI), jitter)
 
 
 def at_inputs(prior: Prior, batch: Batch, at_distinct: AtPoints | None = None) -> AtPoints:
@@ -186,7 +187,7 @@ def in_features(prior: Prior, z: AtPoints) -> bool:
     if not (isinstance(kernel, FeatureKernel) and isinstance(kernel.base_kernel, InnerProduct)):
         return False
     few = z.distinct.shape[-1] < z.noise.shape[-1] and not prior.differs_by_task
-    return few and bool((z.noise.detach() > 0).all())
+    return few and (is_trusted(z.noise) or bool((z.noise.detach() > 0).all()))
 
 
 def feature_terms(
@@ -212,7 +213,9 @@ def feature_terms(
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
     """`K + σ²I` of each task; padded points are independent of all others, with variance 1."""
     A = prior.covariance(z, z) + torch.diag_embed(z.noise)
-    return A if mask is None or bool(mask.all()) else padded_identity(A, mask)
+    if mask is None or (not is_trusted(A) and bool(mask.all())):
+        return A
+    return padded_identity(A, mask)
 
 
 def check_fits(prior: Prior, tasks: Tasks) -> None:
@@ -263,6 +266,10 @@ class _GaussianTerms(torch.autograd.Function):
     def forward(
         ctx: Any, A: Tensor, R: Tensor, S: Tensor | None, names: Any, scale: Tensor | None, jitter: list[float]
     ) -> Any:
+        if is_trusted(A):
+            jitter.append(0.0)
+            A_inverse, logdet = inverse_and_logdet(A)
+            return _GaussianTerms._with_inverse(ctx, A_inverse, R, S, logdet)
         L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
@@ -274,9 +281,12 @@ class _GaussianTerms(torch.autograd.Function):
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
             return half.square().sum(-2), trace, logdet
-        A_inverse = inverse(L)
+        return _GaussianTerms._with_inverse(ctx, inverse(L), R, S, logdet)
+
+    @staticmethod
+    def _with_inverse(ctx: Any, A_inverse: Tensor, R: Tensor, S: Tensor | None, logdet: Tensor) -> Any:
         alpha = A_inverse @ R
-        trace = (A_inverse * S).sum((-2, -1)) if S is not None else logdet.new_zeros(len(A))
+        trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
         return (R * alpha).sum(-2), trace, logdet
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from metaprior.errors import NumericalError, OptionError
+from metaprior.inference import trusting
 from metaprior.learning.objective import Loss
 from metaprior.learning.threads import entries_of
 from metaprior.priors import Prior
@@ -48,7 +49,19 @@ class _Guarded:
         self.optimizer, self.skipped, self.trouble = optimizer, 0, ""
 
     def evaluate(self, loss: Callable[[], Tensor]) -> float | None:
-        """The loss with its gradient in place, or None where either is not finite or cannot be computed."""
+        """The loss with its gradient in place, or None where either is not finite or cannot be computed.
+
+        On a GPU the result alone is looked at. Where it is not finite, all is computed once more with a look at every
+        step: jitter where it is needed, or the task that is at fault.
+        """
+        if self.parameters()[0].is_cuda:
+            with trusting():
+                found = self._evaluated(loss)
+            if found is not None:
+                return found
+        return self._evaluated(loss)
+
+    def _evaluated(self, loss: Callable[[], Tensor]) -> float | None:
         self.optimizer.zero_grad()
         try:
             value = loss()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,13 +119,18 @@ def _begun(sample: Tasks, begin: Callable[[Tasks], Begun], going: Going) -> tupl
         if found is not None:
             return State(**found["state"]), found["judges"]
         begun = begin(sample)
-        state, judges = begun.method.whole_state(), list(begun.judges)
+        state, judges = _laid_out(begun.method.whole_state()), list(begun.judges)
         if kept is not None:
             kept.write({"state": vars(state), "judges": judges})
         return state, judges
 
     state, judges = going.ranks.told(work)
     return method_of(state, "what the sample has taught"), set(judges)
+
+
+def _laid_out(state: State) -> State:
+    """The same numbers as a file would give them back: the last bits of a product depend on how its parts lie."""
+    return replace(state, tensors={name: value.contiguous().clone() for name, value in state.tensors.items()})
 
 
 def _survey(parts: Parts, going: Going, *, takes_task_x: bool) -> TrainedOn:

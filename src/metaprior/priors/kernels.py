@@ -12,6 +12,7 @@ from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.priors.bases import Basis
@@ -257,7 +258,7 @@ def kernel_matrix(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, 
     on = _on_features(kernel)
     if isinstance(on, DirectKernel):
         return on.forward(z1, z2)  # type: ignore[no-any-return]
-    if not torch.is_grad_enabled() and _has_formula(on):
+    if _has_formula(on):
         return _by_formula(on, z1, z2)
     matrix: Tensor = on(z1, z2).to_dense()
     return matrix
@@ -268,14 +269,14 @@ def kernel_diagonal(kernel: Kernel, z: Float[Tensor, "*n q"]) -> Float[Tensor, "
     on = _on_features(kernel)
     if isinstance(on, DirectKernel):
         return on.forward(z, z, diag=True)  # type: ignore[no-any-return]
-    if not torch.is_grad_enabled() and _has_formula(on):
+    if _has_formula(on):
         return _diagonal_by_formula(on, z)
     values: Tensor = on(z, diag=True)
     return values
 
 
 def _has_formula(kernel: Kernel) -> bool:
-    """Whether it is computed here, where no gradient is asked for: GPyTorch takes a millisecond of Python for it."""
+    """Whether it is computed here: GPyTorch takes a millisecond of Python for it, and traces every step for slopes."""
     return stationary(kernel.other if isinstance(kernel, _InnerProductAnd) else kernel) is not None
 
 
@@ -284,10 +285,43 @@ def _by_formula(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*
         k = kernel.first
         rest = z1[..., k:]
         return _by_formula(kernel.other, rest, rest if z2 is z1 else z2[..., k:]) + z1[..., :k] @ z2[..., :k].mT
-    shape, length = stationary(kernel), kernel.base_kernel.lengthscale.reshape(())
+    shape, length, scale = stationary(kernel), kernel.base_kernel.lengthscale.reshape(()), kernel.outputscale
     assert shape is not None
     near = z1 / length
-    return shape(squared_distances(near, near if z2 is z1 else z2 / length))[0].mul_(kernel.outputscale)
+    far = near if z2 is z1 else z2 / length
+    if not torch.is_grad_enabled():
+        return shape(squared_distances(near, far))[0].mul_(scale)
+    return scale * _Stationary.apply(near, None if z2 is z1 else far, shape)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Stationary(torch.autograd.Function):
+    """`k(|z − z'|)` between points, or among some, with its slopes written out.
+
+    With `W = G ∘ k'(s)`, for a weight G of each value and `s = |z − z'|²`: the slope along z is `2 (W1 ∘ z − W z')`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z1: Tensor, z2: Tensor | None, shape: Shape) -> Tensor:
+        value, slope = shape(squared_distances(z1, z1 if z2 is None else z2))
+        ctx.save_for_backward(z1, z2, slope)
+        return value
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        z1, z2, slope = ctx.saved_tensors
+        W = along[0] * slope
+        if z2 is None:
+            W = W + W.mT
+            return 2 * (W.sum(-1, keepdim=True) * z1 - W @ z1), None, None
+        first = 2 * (W.sum(-1, keepdim=True) * z1 - W @ z2) if ctx.needs_input_grad[0] else None
+        second = 2 * (W.sum(-2)[..., None] * z2 - W.mT @ z1) if ctx.needs_input_grad[1] else None
+        return _like(first, z1), _like(second, z2), None
+
+
+def _like(slope: Tensor | None, z: Tensor) -> Tensor | None:
+    """A slope along points that were the same for several batches is the sum of theirs."""
+    return None if slope is None else slope.sum_to_size(z.shape)
 
 
 def _diagonal_by_formula(kernel: Kernel, z: Float[Tensor, "*n q"]) -> Float[Tensor, "*n"]:

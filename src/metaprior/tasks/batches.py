@@ -18,6 +18,9 @@ from metaprior.tasks.tasks import Tasks
 MAX_ENTRIES = 4_000_000
 """Covariance entries in one padded batch: 32 MB in float64."""
 
+ON_GPU = 25
+"""How many times as many there are on a GPU: there it is the calls that cost."""
+
 LEAST_SHARED = 4
 """Fewer tasks than this with the same inputs are not worth a factorisation of their own: they are padded."""
 
@@ -112,7 +115,7 @@ def batches(tasks: Tasks, like: Tensor | None = None) -> list[Batch]:
     else:
         shared, rest = _groups(tasks)
         laid_out += [SharedInputs.of(members, tasks.x[rows[0]], tasks.y[rows]) for members, rows in shared]
-        laid_out += padded(tasks, rest)
+        laid_out += padded(tasks, rest, like=like)
     return _share_distinct([batch.to(like) for batch in laid_out] if like is not None else laid_out)
 
 
@@ -130,10 +133,16 @@ def _share_distinct(laid_out: list[Batch]) -> list[Batch]:
     return common
 
 
-def padded(tasks: Tasks, which: Int[Tensor, " k"] | None = None, known: Inputs | None = None) -> list[Padded]:
-    """These tasks (default: all) in padded batches of similar size. known: the distinct points of all tasks' rows."""
+def padded(
+    tasks: Tasks, which: Int[Tensor, " k"] | None = None, known: Inputs | None = None, *, like: Tensor | None = None
+) -> list[Padded]:
+    """These tasks (default: all) in padded batches of similar size. known: the distinct points of all tasks' rows.
+
+    like: a tensor of the device on which they are computed with.
+    """
     which = torch.arange(len(tasks)) if which is None else which
-    return [pad(tasks, which[bucket], known) for bucket in buckets(tasks.sizes[which])]
+    on_gpu = like is not None and like.is_cuda
+    return [pad(tasks, which[bucket], known) for bucket in buckets(tasks.sizes[which], on_gpu=on_gpu)]
 
 
 def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> Padded:
@@ -149,19 +158,23 @@ def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> 
     return Padded(which, inputs, y, mask)
 
 
-def buckets(sizes: Int[Tensor, " k"], beside: int | None = None) -> Iterator[Int[Tensor, " b"]]:
+def buckets(
+    sizes: Int[Tensor, " k"], beside: int | None = None, *, on_gpu: bool = False
+) -> Iterator[Int[Tensor, " b"]]:
     """Positions in groups of similar size, smallest first, each within the memory of one batch.
 
-    beside: the number of other points that their covariances are with; by default they are among themselves.
+    beside: the number of other points that their covariances are with; by default they are among themselves. on_gpu:
+    fewer groups, however much they are padded.
     """
+    most, free = (ON_GPU * MAX_ENTRIES, ON_GPU * MAX_ENTRIES) if on_gpu else (MAX_ENTRIES, FREE_PADDING)
     order = sizes.argsort(stable=True)
     ordered = sizes[order].tolist()
     start, own = 0, 0  # the bucket's first position, and the entries its tasks would have unpadded
     for stop, size in enumerate(ordered):
         alone = size * (size if beside is None else beside)
         entries = (stop + 1 - start) * alone
-        allowed = own + alone + max(PADDING * own, FREE_PADDING)
-        if stop > start and (entries > allowed or entries > MAX_ENTRIES):
+        allowed = own + alone + max(PADDING * own, free)
+        if stop > start and (entries > allowed or entries > most):
             yield order[start:stop]
             start, own = stop, 0
         own += alone
