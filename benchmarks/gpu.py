@@ -18,9 +18,7 @@ import torch
 
 from evidence import BatchGP
 from metaprior import CONFIGURATIONS, MetaGP, Prior, Tasks, make_prior
-from metaprior.learning import evidence_loss
-from metaprior.learning.recording import recorded
-from metaprior.tasks import batches
+from metaprior.learning import LBFGS, evidence_loss, make_updates
 
 TASKS, POINTS, REPETITIONS = 4_096, 50, 30
 GEMM = {torch.float64: 56e12, torch.float32: 51e12}
@@ -37,8 +35,9 @@ def drawn(count: int, sizes: Callable[[np.random.Generator], int]) -> Tasks:
 
 
 def ours(prior: Prior, tasks: Tasks) -> Callable[[], object]:
-    laid_out, loss = batches(tasks, prior.like), evidence_loss(prior, "task")
-    return recorded(lambda: loss(laid_out, tasks.ids) / len(tasks), prior.learned_parameters())
+    updates = make_updates("lbfgs", prior, tasks, evidence_loss(prior, "task"), rate=1.0, batch_size=None, seed=0)
+    assert isinstance(updates, LBFGS)
+    return lambda: updates.evaluate(updates.objective)
 
 
 def gpytorch_batch(prior: Prior, tasks: Tasks) -> Callable[[], object]:

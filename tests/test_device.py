@@ -56,4 +56,4 @@ def test_a_model_fitted_on_a_gpu_is_the_same_file(tmp_path):
     again = MetaGP.load(tmp_path / "m")
     context, target = tasks.context_target(1, seed=0)
     assert torch.allclose(gp.predict(context, target).mean, again.predict(context, target).mean, rtol=1e-8)
-    assert again.device == "cpu"
+    assert again.method_.device == "cpu"

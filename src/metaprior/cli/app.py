@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import metaprior
-from metaprior.cli.common import Screen, chosen_contexts, files_read, named_columns, read_tasks, split_names
+from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
 from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
@@ -19,7 +19,7 @@ from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
 from metaprior.cli.shard import shard_table
-from metaprior.cli.show import check_page, show_model, write_page_of
+from metaprior.cli.show import show_model, write_page_of
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted
 from metaprior.learning import OPTIMIZERS
@@ -146,6 +146,27 @@ RayOption = Annotated[
 ]
 
 
+MeanOption = Annotated[
+    str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
+]
+FromOption = Annotated[
+    str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
+]
+BudgetOption = Annotated[
+    float | None, typer.Option(help="Seconds for trying priors; the quick ones are always tried. With 0, these alone.")
+]
+ThoroughOption = Annotated[
+    bool, typer.Option("--thorough", help="Try every prior on every fold of all tasks, however long it takes.")
+]
+RungsOption = Annotated[
+    str | None,
+    typer.Option(help="Priors to choose from, such as fpca,mixture; default all that suit the number of tasks."),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on from where a stopped run was; with --budget 0, choose from it.")
+]
+
+
 @app.command(epilog="Example: metaprior fit icu.csv --task patient --x hour --y pulse --out pulse.metaprior")
 def fit(
     table: TableArgument,
@@ -157,27 +178,13 @@ def fit(
     support: SupportOption = None,
     integer: IntegerOption = False,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
-    mean: Annotated[
-        str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
-    ] = None,
+    mean: MeanOption = None,
     kernel: Annotated[str | None, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = None,
-    from_model: Annotated[
-        str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(help="Seconds for trying priors; the quick ones are always tried. With 0, these alone."),
-    ] = None,
-    thorough: Annotated[
-        bool, typer.Option("--thorough", help="Try every prior on every fold of all tasks, however long it takes.")
-    ] = False,
-    rungs: Annotated[
-        str | None,
-        typer.Option(help="Priors to choose from, such as fpca,mixture; default all that suit the number of tasks."),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from where a stopped run was; with --budget 0, choose from it.")
-    ] = False,
+    from_model: FromOption = None,
+    budget: BudgetOption = None,
+    thorough: ThoroughOption = False,
+    rungs: RungsOption = None,
+    resume: ResumeOption = False,
     epochs: Annotated[int | None, typer.Option(help="Most epochs of learning.")] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
@@ -192,23 +199,19 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, or a folder of shards, and write it to one file."""
     screen = Screen(quiet, as_json)
-    target = out or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
-    check_out(target, table, from_model, overwrite)
-    if html is not None:
-        check_page(html, [*files_read(table), str(target)], overwrite)
+    target = check_out(out, table, from_model, html, overwrite)
     columns = named_columns(table, task, x, y, task_x)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
-    names = tuple(name.strip() for name in rungs.split(",")) if rungs else ()
-    effort = {"budget": budget, "thorough": thorough, "rungs": names}
+    effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}
     check_workers(table, workers, ray, device)
     if Path(table).is_dir():
-        how = {"max_epochs": epochs} if mean or kernel or from_model else effort
-        how |= {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
+        how = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
+        how |= {"max_epochs": epochs} if mean or kernel or from_model else effort  # type: ignore[arg-type]
         fit_shards(Asked(table, target, columns, known, missing, how, from_model, resume, quiet, as_json), workers, ray)
-        gp = load(target) if html is not None else MetaGP()
+        gp = load(target)
     else:
         start = start_of(from_model, mean, kernel)
-        columns = columns if start is None else columns_of_start(columns, start)
+        columns = columns_of_start(columns, start)
         tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
         gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
         fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)

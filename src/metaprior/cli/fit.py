@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from metaprior.cli.common import Screen, check_model_file, files_read
+from metaprior.cli.show import check_page
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
@@ -60,11 +61,15 @@ def tell_and_save(gp: MetaGP, roles: Roles, out: Path, tasks: int, d: int, scree
     screen.result({"model": str(out), "tasks": tasks, **found})
 
 
-def check_out(out: Path, table: str, start: str | None, overwrite: bool) -> None:
-    """Whether nothing is lost by the model, nor by what is kept of the training meanwhile."""
+def check_out(given: Path | None, table: str, start: str | None, html: Path | None, overwrite: bool) -> Path:
+    """Where the model goes, if nothing is lost by it, by its page, or by what is kept of the training meanwhile."""
+    out = given or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
     check_model_file(out, table, overwrite, start)
     checkpoint, reads = _checkpoint_of(out), files_read(table)
     check_file(checkpoint, reads, ours=lambda path: saved_in(path) == CHECKPOINT, overwrite=overwrite)
+    if html is not None:
+        check_page(html, [*reads, str(out)], overwrite)
+    return out
 
 
 def _checkpoint_of(out: Path) -> Path:
@@ -136,8 +141,10 @@ def start_of(path: str | None, mean: str | None, kernel: str | None) -> MetaGP |
     return found
 
 
-def columns_of_start(columns: Columns, start: MetaGP) -> Columns:
-    """The task columns as the earlier model knows them, with its levels; others than its own are told."""
+def columns_of_start(columns: Columns, start: MetaGP | None) -> Columns:
+    """The task columns as an earlier model knows them, with its levels; others than its own are told."""
+    if start is None:
+        return columns
     known = start.trained_on_.columns.task_x
     named, own = {one.name for one in columns.task_x}, {one.name for one in known}
     if named and named != own:

@@ -92,11 +92,7 @@ def learn(asked: Asked) -> None:
 
 
 def _opened(asked: Asked) -> Shards:
-    columns, known = asked.columns, dict(asked.known)
-    if asked.from_model is not None:
-        start = start_of(asked.from_model, None, None)
-        assert start is not None
-        columns = columns_of_start(columns, start)
+    columns, known = columns_of_start(asked.columns, start_of(asked.from_model, None, None)), dict(asked.known)
     known["support"] = read_support(known["support"], columns.y)
     named = {"x": columns.x, "y": columns.y, "task": columns.task, "task_x": columns.task_x}
     return Shards.open(asked.folder, **named, **known, missing=asked.missing)  # type: ignore[arg-type]

@@ -77,9 +77,10 @@ def task_evidence(prior: Prior, batch: Batch, ids: Sequence[Hashable], at_distin
     """The evidence of each task of a batch, in the batch's order."""
     z = at_inputs(prior, batch, at_distinct)
     if isinstance(batch, Padded):
-        residual = torch.where(batch.mask[..., None], batch.y - z.mean, 0.0)
+        mask, residual = None if batch.full else batch.mask, batch.y - z.mean
+        residual = residual if mask is None else torch.where(mask[..., None], residual, 0.0)
         names = [ids[i] for i in batch.tasks.tolist()]
-        quadratic, _, logdet, jitter = prior_terms(prior, z, residual, None, names, batch.mask)
+        quadratic, _, logdet, jitter = prior_terms(prior, z, residual, None, names, mask)
         fit, sizes = quadratic.sum(-1), batch.mask.sum(1).to(quadratic)
     else:
         count, n, p = batch.y.shape

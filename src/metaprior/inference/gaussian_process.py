@@ -18,7 +18,7 @@ from metaprior.inference.factor import Factor, factor, mean_over, padded_identit
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
 from metaprior.seeds import generator_of
-from metaprior.tasks import LEAST_SHARED, Inputs, Padded, SharedInputs, Tasks, batches, buckets, pad
+from metaprior.tasks import LEAST_SHARED, Inputs, Padded, SharedInputs, Tasks, batches, buckets, on_one_grid, pad
 
 
 class GaussianConditional(Conditional["GaussianPosterior"]):
@@ -32,6 +32,8 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
     ) -> GaussianPosterior:
         """The posterior at these points. known: their distinct ones; at_distinct: what the prior says of those."""
         p = self.context.p
+        if known is None and on_one_grid(points):
+            known = Inputs.of_rows(points)
         mean = torch.empty(len(points.x), p, dtype=torch.float64)
         variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
         for part, batch, rows in self.each(points, with_context_only=True, known=known):

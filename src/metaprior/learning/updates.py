@@ -19,6 +19,7 @@ from torch import Tensor
 from metaprior.errors import NumericalError, OptionError
 from metaprior.inference import trusting
 from metaprior.learning.objective import Loss
+from metaprior.learning.recording import Recorded, recorded
 from metaprior.learning.threads import entries_of
 from metaprior.priors import Prior
 from metaprior.seeds import generator_of
@@ -59,13 +60,14 @@ class _Guarded:
                 found = self._evaluated(loss)
             if found is not None:
                 return found
-        return self._evaluated(loss)
+        return self._evaluated(loss.objective if isinstance(loss, Recorded) else loss)
 
     def _evaluated(self, loss: Callable[[], Tensor]) -> float | None:
         self.optimizer.zero_grad()
         try:
             value = loss()
-            value.backward()  # type: ignore[no-untyped-call]
+            if not isinstance(loss, Recorded):  # which has its slopes in place
+                value.backward()  # type: ignore[no-untyped-call]
         except NumericalError as error:
             self.trouble = str(error)
             return None
@@ -208,7 +210,7 @@ class LBFGS(_Guarded):
             line_search_fn="strong_wolfe",
         )
         super().__init__(optimizer)
-        self.objective, self.entries, self.known = objective, entries, math.nan
+        self.objective, self.entries, self.known = recorded(objective, self.parameters()), entries, math.nan
 
     def run(self, epochs: int) -> float:
         self.optimizer.param_groups[0].update(max_iter=epochs, max_eval=25 * epochs)

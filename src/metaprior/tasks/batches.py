@@ -50,6 +50,9 @@ class Inputs:
     @staticmethod
     def of_rows(tasks: Tasks) -> Inputs:
         """The distinct points of all tasks, and which of them each row is."""
+        if on_one_grid(tasks):
+            distinct, index = distinct_rows(tasks.x[: int(tasks.sizes[0])])
+            return Inputs(distinct, index.repeat(len(tasks)))
         return Inputs(*distinct_rows(tasks.x))
 
     def to(self, like: Tensor) -> Inputs:
@@ -89,15 +92,16 @@ class Padded:
     inputs: Inputs
     y: Float[Tensor, "b n p"]
     mask: Bool[Tensor, "b n"]
+    full: bool = False  # whether it is known that no point is padding
 
     def select(self, chosen: Int[Tensor, " k"]) -> Padded:
         """Some of the tasks, in this order, padded to the same size."""
         inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen])
-        return Padded(self.tasks[chosen], inputs, self.y[chosen], self.mask[chosen])
+        return Padded(self.tasks[chosen], inputs, self.y[chosen], self.mask[chosen], self.full)
 
     def to(self, like: Tensor) -> Padded:
         """The same on the device and in the precision of a tensor."""
-        return Padded(self.tasks, self.inputs.to(like), self.y.to(like), self.mask.to(like.device))
+        return Padded(self.tasks, self.inputs.to(like), self.y.to(like), self.mask.to(like.device), self.full)
 
 
 Batch = SharedInputs | Padded
@@ -155,7 +159,7 @@ def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> 
     rows = torch.where(mask, first[:, None] + column, first[:, None])
     y = torch.where(mask[..., None], tasks.y[rows], 0.0)
     inputs = Inputs.of(tasks.x[rows]) if known is None else Inputs(known.distinct, known.index[rows])
-    return Padded(which, inputs, y, mask)
+    return Padded(which, inputs, y, mask, bool(mask.all()))
 
 
 def buckets(
@@ -169,6 +173,10 @@ def buckets(
     most, free = (ON_GPU * MAX_ENTRIES, ON_GPU * MAX_ENTRIES) if on_gpu else (MAX_ENTRIES, FREE_PADDING)
     order = sizes.argsort(stable=True)
     ordered = sizes[order].tolist()
+    if ordered and ordered[0] == ordered[-1]:
+        alone = ordered[0] * (ordered[0] if beside is None else beside)
+        yield from order.split(max(most // max(alone, 1), 1))
+        return
     start, own = 0, 0  # the bucket's first position, and the entries its tasks would have unpadded
     for stop, size in enumerate(ordered):
         alone = size * (size if beside is None else beside)
