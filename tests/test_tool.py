@@ -312,7 +312,7 @@ BAD = {
     "numbers for dates": (["evaluate", "MODEL", "dated.csv", "--context", "1"], "trained on numbers in column 'month'"),
     "no such file": (["fit", "nothing.csv", *NAMES, "--out", "m"], "no file nothing.csv, nor an embedded table"),
     "columns not named": (["fit", "words.csv", "--x", "month"], "say which columns are what with --task, --y"),
-    "a folder": (["fit", ".", *NAMES, "--out", "m"], "is a folder"),
+    "a folder": (["fit", ".", *NAMES, "--out", "m"], "holds no shards"),
     "empty": (["fit", "empty.csv", *NAMES, "--out", "m"], "empty.csv is empty"),
     "delimiter": (
         ["fit", "semicolon.csv", *NAMES, "--delimiter", ",", "--out", "m"],
