@@ -25,14 +25,24 @@ from metaprior.tasks.parts import Parts
 from metaprior.tasks.possible import Possible, Support, read_support
 from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
-from metaprior.tasks.tables import check_known, holds_dates, holds_times, in_days, task_columns, task_ids, with_dates
+from metaprior.tasks.tables import (
+    check_known,
+    holds_dates,
+    holds_times,
+    in_days,
+    task_columns,
+    task_ids,
+    task_owners,
+    with_dates,
+)
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
 
 __all__ = [
     "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
-    "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "as_tasks", "as_written",
-    "batches", "buckets", "check_known", "check_targets", "check_task_x", "distinct_rows", "groups_of_inputs",
-    "holds_dates", "holds_times", "in_days", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "read_support",
-    "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids", "with_dates",
+    "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "as_tasks",
+    "as_written", "batches", "buckets", "check_known", "check_targets", "check_task_x", "distinct_rows",
+    "groups_of_inputs", "holds_dates", "holds_times", "in_days", "in_order", "offsets_of", "on_one_grid", "pad",
+    "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
+    "task_owners", "with_dates",
 ]  # fmt: skip
