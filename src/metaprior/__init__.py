@@ -1,5 +1,6 @@
 """Learn a Gaussian-process prior from many small related tasks; predict a new one from a few points."""
 
+from metaprior.data import Shards, shard
 from metaprior.errors import (
     DataError,
     MetapriorError,
@@ -37,7 +38,7 @@ __all__ = [
     "DeepMean", "Evidence", "FixedMean", "FixedNoise", "HierarchicalGP", "HyperPosterior", "HyperPrior", "LearnedNoise",
     "LearnedPrior",
     "MetaGP", "MetapriorError", "MetapriorWarning", "Method", "Mixture", "NotFittedError", "NumericalError",
-    "OptionError", "OutputError", "Posterior", "Prior", "PriorSpec", "Scaler", "Scores", "Summary", "Task", "Tasks",
-    "Training", "TrainingSpec", "UnknownNameError", "Warped", "condition", "evidence", "load", "make_prior",
-    "meta_train", "paired_difference", "score",
+    "OptionError", "OutputError", "Posterior", "Prior", "PriorSpec", "Scaler", "Scores", "Shards", "Summary", "Task",
+    "Tasks", "Training", "TrainingSpec", "UnknownNameError", "Warped", "condition", "evidence", "load", "make_prior",
+    "meta_train", "paired_difference", "score", "shard",
 ]  # fmt: skip

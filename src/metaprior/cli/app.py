@@ -17,6 +17,7 @@ from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
+from metaprior.cli.shard import shard_table
 from metaprior.cli.show import check_page, show_model, write_page_of
 from metaprior.errors import OptionError
 from metaprior.frames import Wanted
@@ -323,6 +324,37 @@ def show(
 ) -> None:
     """What a model file holds, pictures of the prior in it, and a page on which it can be tried."""
     show_model(model, pictures, html, Screen(as_json=as_json), overwrite=overwrite)
+
+
+@app.command(epilog="Example: metaprior shard big.parquet --task id --out shards --buckets 256")
+def shard(
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV, TSV, Parquet or Feather file (also .gz), a folder of Parquet files, elnino or digits."
+        ),
+    ],
+    task: Annotated[str, typer.Option(help="Column that names the task; several separated by commas.")],
+    out: Annotated[Path, typer.Option(help="Folder for the shards.")],
+    buckets: Annotated[int, typer.Option(help="Files of whole tasks; each has to fit into memory, with room.")] = 256,
+    columns: Annotated[str | None, typer.Option(help="Further columns to keep; default all.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Columns of a text file that are names, not numbers: kept as written, such as 007."),
+    ] = None,
+    delimiter: DelimiterOption = None,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A table that does not fit into memory: files of whole tasks, to learn from and to predict bucket by bucket.
+
+    One pass, in bounded memory. A run that was stopped goes on where it was.
+    """
+    kept = split_names(columns) if columns else None
+    names = split_names(text) if text else []
+    options = {"buckets": buckets, "columns": kept, "text": names, "delimiter": delimiter, "overwrite": overwrite}
+    shard_table(table, out, split_names(task), **options, screen=Screen(quiet, as_json))  # type: ignore[arg-type]
 
 
 @app.command(epilog="Example: metaprior serve elnino.metaprior --port 8000")

@@ -1,10 +1,13 @@
-"""Where it comes from: file readers, downloads, embedded tables."""
+"""Where it comes from: file readers, shards, downloads, embedded tables."""
 
 from metaprior.data.embedded import COLUMNS, EMBEDDED, load_digits, load_elnino
 from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
+from metaprior.data.manifest import Manifest, is_shards
 from metaprior.data.mnist import Images, load_mnist
 from metaprior.data.physionet import VARIABLES, load_physionet
+from metaprior.data.sharding import shard
+from metaprior.data.shards import Shards
 from metaprior.data.tables import (
     check_output,
     column_names,
@@ -16,7 +19,8 @@ from metaprior.data.tables import (
 )
 
 __all__ = [
-    "COLUMNS", "DATASETS", "EMBEDDED", "VARIABLES", "Dataset", "Images", "Source", "cache_folder", "check_output",
-    "column_names", "embedded_table", "fetch", "find", "load_digits", "load_elnino", "load_mnist", "load_physionet",
-    "locate", "read_content", "read_table", "write_table", "written",
+    "COLUMNS", "DATASETS", "EMBEDDED", "VARIABLES", "Dataset", "Images", "Manifest", "Shards", "Source",
+    "cache_folder", "check_output", "column_names", "embedded_table", "fetch", "find", "is_shards", "load_digits",
+    "load_elnino", "load_mnist", "load_physionet", "locate", "read_content", "read_table", "shard", "write_table",
+    "written",
 ]  # fmt: skip

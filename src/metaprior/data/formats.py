@@ -1,13 +1,24 @@
-"""What a file is, by how it begins: tables that are read, and others that are told what to do with."""
+"""What a file is, by how it begins: tables that are opened, and others that are told what to do with."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+
+from metaprior.data.embedded import EMBEDDED
 from metaprior.errors import DataError
 
 Format = Literal["text", "gzip", "parquet", "arrow"]
+Opener = Callable[[], pa.NativeFile]
+
+HEAD = 65_536
+"""Bytes by which a file is known."""
 
 _READ: dict[Format, bytes] = {"gzip": rb"\x1f\x8b", "parquet": rb"PAR1[^\t\r\n -~]", "arrow": rb"ARROW1\0"}
 
@@ -41,3 +52,32 @@ def format_of(head: bytes, name: str) -> Format:
         if re.match(start, head, re.DOTALL):
             raise DataError(f"{name} is {what}: {advice}.")
     return "text"
+
+
+def opener_of(name: str) -> Opener:
+    """What opens a file from its beginning, as often as it is needed; a pipe, which can be read once, is kept."""
+    path = Path(name)
+    if name == "-":
+        return partial(pa.BufferReader, sys.stdin.buffer.read())
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: give a table.")
+    if not path.exists():
+        raise DataError(f"there is no file {path}, nor an embedded table of that name ({', '.join(EMBEDDED)}).")
+    return partial(pa.OSFile, name) if path.is_file() else partial(pa.BufferReader, path.read_bytes())
+
+
+def recognised(open_: Opener, name: str) -> tuple[Opener, Format]:
+    """What a file holds, and what opens it so that it can be read: one packed by gzip is unpacked on the way."""
+    with open_() as file:
+        format_ = format_of(file.read(HEAD), name)
+    if format_ != "gzip":
+        return open_, format_
+
+    def unpacked() -> pa.NativeFile:
+        return pa.CompressedInputStream(open_(), "gzip")
+
+    with unpacked() as file:
+        format_ = format_of(file.read(HEAD), name)
+    if format_ != "text":
+        raise DataError(f"{name} is {format_} packed by gzip: unpack it with gunzip.")
+    return unpacked, format_

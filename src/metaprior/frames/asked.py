@@ -16,6 +16,7 @@ from metaprior.notes import Note
 from metaprior.tasks import (
     Columns,
     Missing,
+    NothingLeftError,
     Tasks,
     as_written,
     check_known,
@@ -108,19 +109,16 @@ def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Task
 
 def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, list[Note]]:
     """What is known of the tasks; None where that is nothing."""
-    count, rows = len(frame), np.ones(len(frame), dtype=bool)
-    left_out = Note(0, "rows with NaN or infinity.", count, before="dropped ")
-    if missing == "drop":
-        for name in (*columns.x, *columns.y):
-            rows &= ~_empty(frame, name)
-        if not rows.any():
-            said = f"dropped all {count:,} rows of the table: none is complete."
-            return None, [left_out._replace(number=count, alone=said)]
-    found = Tasks.from_table(frame.to_native(), **columns._asdict(), missing=missing)
+    left_out = Note(0, "rows with NaN or infinity.", len(frame), before="dropped ")
+    try:
+        found = Tasks.from_table(frame.to_native(), **columns._asdict(), missing=missing)
+    except NothingLeftError:
+        said = f"dropped all {len(frame):,} rows of the table: none is complete."
+        return None, [left_out._replace(number=len(frame), alone=said)]
     dropped = [note for note in found.notes if note.startswith("dropped")]
     if not dropped:
         return found, [left_out]
-    notes = [left_out._replace(number=count - len(found.x), alone=dropped[0])]
+    notes = [left_out._replace(number=len(frame) - len(found.x), alone=dropped[0])]
     gone = len(task_ids(frame, columns.task)) - len(found)
     return found, notes + [Note(gone, "tasks with no usable row.", before="dropped ", alone=one) for one in dropped[1:]]
 

@@ -1,6 +1,6 @@
 """What comes in: ragged tasks, tables, dates, scaling, rounding, batches."""
 
-from metaprior.tasks._checks import Missing
+from metaprior.tasks._checks import Missing, NothingLeftError
 from metaprior.tasks.batches import (
     CHUNK,
     LEAST_SHARED,
@@ -21,6 +21,7 @@ from metaprior.tasks.batches import (
 )
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
+from metaprior.tasks.dates import Form, form_of
 from metaprior.tasks.parts import Parts
 from metaprior.tasks.possible import Possible, Support, read_support
 from metaprior.tasks.rounding import resolution, rounding_variance
@@ -30,6 +31,7 @@ from metaprior.tasks.tables import (
     holds_dates,
     holds_times,
     in_days,
+    in_numbers,
     task_columns,
     task_ids,
     task_owners,
@@ -39,10 +41,10 @@ from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_ta
 from metaprior.tasks.trained_on import TrainedOn, as_written
 
 __all__ = [
-    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Inputs", "Missing",
-    "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "as_tasks",
-    "as_written", "batches", "buckets", "check_known", "check_targets", "check_task_x", "distinct_rows",
-    "groups_of_inputs", "holds_dates", "holds_times", "in_days", "in_order", "offsets_of", "on_one_grid", "pad",
-    "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
-    "task_owners", "with_dates",
+    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
+    "Missing", "NothingLeftError", "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task",
+    "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets", "check_known", "check_targets",
+    "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times", "in_days",
+    "in_numbers", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "read_support", "resolution",
+    "rounding_variance", "same_inputs", "task_columns", "task_ids", "task_owners", "with_dates",
 ]  # fmt: skip

@@ -18,6 +18,10 @@ Missing = Literal["error", "drop"]
 MISSING: tuple[Missing, ...] = ("error", "drop")
 
 
+class NothingLeftError(DataError):
+    """Of some tasks, each lacks something."""
+
+
 def check_missing_option(missing: str) -> None:
     if missing not in MISSING:
         raise OptionError(f"missing={missing!r} is not an option; use one of {', '.join(MISSING)}.")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, time
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,6 +26,8 @@ _DATES = (
 )
 _FORMS = [re.compile(form, re.IGNORECASE) for form in (*(f"{date}(?:[ T]{_CLOCK})?" for date in _DATES), _CLOCK)]
 
+_KINDS = (pa.date32(), pa.timestamp("s"), pa.timestamp("us"), pa.time32("s"), pa.time64("us"))  # from coarse to fine
+
 Moment = datetime | time
 
 
@@ -36,6 +38,31 @@ def dates_of(column: Any) -> Any:
     if len(found) != 1:
         return None
     return pa.array(found[0], _kind(found[0])).take(coded.indices)
+
+
+class Form(NamedTuple):
+    """How the dates of a column are written, and the type that holds them."""
+
+    pattern: re.Pattern[str]
+    kind: Any
+
+    def read(self, column: Any) -> Any:
+        """Text as dates; what is written in another way, or more finely, is missing."""
+        coded = column.dictionary_encode()
+        moments = [self._moment(text) for text in coded.dictionary.to_pylist()]
+        return pa.array(moments, self.kind).take(coded.indices)
+
+    def _moment(self, text: str) -> Moment | None:
+        found = _moment(self.pattern, text)
+        fits = found is not None and _KINDS.index(_kind([found])) <= _KINDS.index(self.kind)
+        return found if fits else None
+
+
+def form_of(column: Any) -> Form | None:
+    """How dates are written of which these are the first: the one form that all have; None where there are two."""
+    texts = column.dictionary_encode().dictionary.to_pylist()
+    found = [(form, moments) for form in _FORMS if (moments := _moments(form, texts))]
+    return Form(found[0][0], _kind(found[0][1])) if len(found) == 1 else None
 
 
 def _kind(moments: Sequence[Moment]) -> Any:
@@ -51,10 +78,16 @@ def readings(texts: Sequence[str]) -> list[list[Moment]]:
     """What the texts say in each form that all of them have; forms that say the same count once."""
     found: list[list[Moment]] = []
     for form in _FORMS:
-        moments = [*takewhile(lambda one: one is not None, (_moment(form, text) for text in texts))]
-        if moments and len(moments) == len(texts) and moments not in found:
-            found.append(moments)  # type: ignore[arg-type]
+        moments = _moments(form, texts)
+        if moments and moments not in found:
+            found.append(moments)
     return found
+
+
+def _moments(form: re.Pattern[str], texts: Sequence[str]) -> list[Moment]:
+    """What the texts say in this form; nothing if not all have it."""
+    found = [*takewhile(lambda one: one is not None, (_moment(form, text) for text in texts))]
+    return found if len(found) == len(texts) else []  # type: ignore[return-value]
 
 
 def misfits(texts: Sequence[str]) -> list[int]:

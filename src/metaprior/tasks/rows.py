@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.tasks._checks import Missing
+from metaprior.tasks._checks import Missing, NothingLeftError
 from metaprior.tasks.columns import Columns
 
 
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
             raise DataError(f"{said}. Put them right, or leave those rows out with missing='drop'.")
         kept, note = self._only(keep), f"dropped {int((~keep).sum())} of {len(keep)} rows: {said}"
         if not kept.ids:
-            raise DataError(f"no task has a usable row. {note}.")
+            raise NothingLeftError(f"no task has a usable row. {note}.")
         if len(kept.ids) == len(self.ids):
             return kept, (note,)
         gone = np.setdiff1d(np.arange(len(self.ids)), self.owner[keep.numpy()])

@@ -204,16 +204,20 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
     """The columns side by side, their rows in this order."""
     numbers = np.empty((len(frame), len(names)))
     for k, name in enumerate(names):
-        array = _arrow(frame, name)
-        if _is_date(array.type):
-            column = _days(array)
-        elif pa.types.is_time(array.type):
-            column = array.cast(pa.time64("us")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 86_400e6
-        else:
-            integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
-            column = integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        numbers[:, k] = column[order]
+        numbers[:, k] = in_numbers(_arrow(frame, name))[order]  # type: ignore[index]
     return torch.from_numpy(numbers)
+
+
+def in_numbers(array: Any) -> Array | None:
+    """A column as float64, dates and times of day in days, NaN where it is empty; None if it holds anything else."""
+    if _is_date(array.type):
+        return _days(array)
+    if pa.types.is_time(array.type):
+        return array.cast(pa.time64("us")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 86_400e6  # type: ignore[no-any-return]
+    if not _is_numeric(array.type):
+        return None
+    integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
+    return integers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def with_dates(frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
 from metaprior.seeds import generator_of
-from metaprior.tasks._checks import Missing, as_matrix, check_missing_option, check_shapes, names_of
+from metaprior.tasks._checks import Missing, NothingLeftError, as_matrix, check_missing_option, check_shapes, names_of
 from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
 from metaprior.tasks.possible import Possible, Support, check_possible, possible_values
@@ -434,9 +434,11 @@ def _with_task_columns(tasks: Tasks, table: LongTable, missing: Missing) -> Task
     """The tasks with what the table says of each; where that is missing, they may be dropped."""
     whole, place = table.task_x, {name: i for i, name in enumerate(table.rows.ids)}
     lacking = {name for name in tasks.ids for values in whole.values() if values[place[name]] is None}
-    if lacking and missing == "drop" and len(lacking) < len(tasks):
+    if lacking and missing == "drop":
         named = ", ".join(map(repr, [name for name in tasks.ids if name in lacking][:3]))
         note = f"dropped {len(lacking)} of {len(tasks)} tasks without {' or '.join(whole)}: {named}"
+        if len(lacking) == len(tasks):
+            raise NothingLeftError(f"no task has all task columns. {note}.")
         tasks = tasks.select([i for i, name in enumerate(tasks.ids) if name not in lacking])
         tasks = replace(tasks, notes=(*tasks.notes, note))
     given = {name: [values[place[i]] for i in tasks.ids] for name, values in whole.items()}
