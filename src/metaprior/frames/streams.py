@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +39,7 @@ class Stream:
     """Predicts batches of one table, each of which holds whole tasks, and knows what it has seen.
 
     All that comes out has one schema, that of the first batch: types follow from its columns and from where is asked,
-    never from values. look: what else is to be noted of the points.
+    never from values. look: what else is to be noted of the points, in `looked`.
     """
 
     def __init__(
@@ -49,10 +50,19 @@ class Stream:
         self.method, self.wanted, self.look = method, wanted, look
         self.columns: Columns = method.trained_on_.columns
         self.where = _Where(at, self.columns, wanted.missing)
-        self.seen, self.notes = _Seen(), list[Note]()
-        self.tasks = self.rows = 0  # that were predicted
         self.given: dict[str, Any] = {}  # types of the first batch
         self.schema: Any = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.seen, self.notes, self.looked = _Seen(), list[Note](), list[Note]()
+        self.tasks = self.rows = 0  # that were predicted
+
+    def afresh(self) -> Stream:
+        """The same as if nothing had come yet, but for the schema."""
+        found = copy(self)
+        found._begin()
+        return found
 
     def predicted(self, batch: Any) -> list[Any]:
         """The predictions of one batch, as batches of the one schema; without rows where nothing is asked."""
@@ -93,7 +103,7 @@ class Stream:
         except NothingAskedError as nothing:
             self.notes = added([*self.notes, *nothing.notes])
             return self.schema.empty_table()
-        self.notes = added([*self.notes, *notes, *self.look(points)])
+        self.notes, self.looked = added([*self.notes, *notes]), added([*self.looked, *self.look(points)])
         self.tasks, self.rows = self.tasks + len(points), self.rows + len(points.x)
         return found
 
@@ -103,15 +113,17 @@ class _Where:
 
     def __init__(self, at: Any, columns: Columns, missing: Missing) -> None:
         self.at, self.places, self.x = at, None, torch.zeros(1, len(columns.x), dtype=torch.float64)
+        self.each = self.tasks = 0  # points that every task is asked at; tasks of a table of points
         if is_table(at):
             frame = with_dates(nw.from_native(at, eager_only=True), columns.x)
             points, _ = points_of(frame, columns._replace(task_x=()), missing, "the points")
             owner, ids = task_owners(frame, columns.task)
-            self.at, self.x, self.places = frame.to_arrow(), points.x, Places(ids)
+            self.at, self.x, self.places, self.tasks = frame.to_arrow(), points.x, Places(ids), len(points)
             self.order = np.argsort(owner, kind="stable")
             self.bounds = np.cumsum([0, *np.bincount(owner)])
         elif not isinstance(at, str):
             self.x = Tasks.empty(["any"], len(columns.x), 0).at_points(np.asarray(at, dtype=float)).x
+            self.each = len(self.x)
 
     def of(self, ids: Sequence[Any]) -> Any:
         """Where these tasks are asked; None for nowhere."""
@@ -120,6 +132,11 @@ class _Where:
         some = [place for place in self.places.of(ids) if place is not None]
         rows = [self.order[self.bounds[place] : self.bounds[place + 1]] for place in some]
         return self.at.take(pa.array(np.sort(np.concatenate(rows)))) if rows else None
+
+    def left_out(self, tasks: int) -> list[str]:
+        """A word on tasks of the points that were in no batch, where so many were."""
+        said = "tasks of the points have no rows in the table: they are not predicted."
+        return told([Note(self.tasks - tasks, said, self.tasks)] if self.tasks else [])
 
 
 class _Seen:
