@@ -21,7 +21,8 @@ from metaprior.paper import EXPERIMENTS
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
-TUTORIAL, THEORY, REFERENCE = ((DOCS / f"{name}.md").read_text() for name in ("tutorial", "theory", "reference"))
+PAGES_READ = ("tutorial", "theory", "reference", "scale")
+TUTORIAL, THEORY, REFERENCE, SCALE = ((DOCS / f"{name}.md").read_text() for name in PAGES_READ)
 
 
 def commands(text, fence):
@@ -34,7 +35,7 @@ def examples(text):
 
 
 COMMANDS = commands(README, "sh")  # they run here, one after another
-LONG = [line for text in (README, TUTORIAL, THEORY) for line in commands(text, "bash")]  # these need data or minutes
+LONG = [line for text in (README, TUTORIAL, THEORY, SCALE) for line in commands(text, "bash")]  # these need data or minutes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -48,7 +49,7 @@ def test_there_are_commands_and_examples():
     assert len(COMMANDS) == 12
     assert set(commands(TUTORIAL, "sh")) <= set(COMMANDS)
     assert len(LONG) >= 10
-    assert [len(examples(text)) for text in (README, THEORY, REFERENCE)] == [2, 1, 1]
+    assert [len(examples(text)) for text in (README, THEORY, REFERENCE, SCALE)] == [2, 1, 1, 1]
 
 
 @pytest.mark.parametrize("command", LONG)
@@ -107,6 +108,14 @@ def test_the_example_of_the_reference_runs(tmp_path, monkeypatch, capsys):
     assert found["ahead"]["month"].tolist() == [4, 5, 6]
     assert found["model"](torch.tensor([[5.0]]).double()).mean.shape == (1,)
     assert capsys.readouterr().out
+
+
+def test_the_example_of_the_scale_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found: dict = {}
+    exec(examples(SCALE)[0], found)
+    assert (found["shards"].tasks, found["shards"].rows) == (1797, 115_008)
+    assert "Tasks(100 tasks" in capsys.readouterr().out
 
 
 def cli_commands():

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from metaprior.data.formats import recognised
-from metaprior.data.streams import Stream
+from metaprior.data.streams import Stream, cast, kept
 from metaprior.data.tables import places
 from metaprior.data.text import BLOCK, as_numbers, check_utf8, is_longer, layout_of, not_readable, plain_numbers, tidied
 from metaprior.errors import DataError, MetapriorError
@@ -47,7 +47,8 @@ class TextStream(Stream):
 
         self.layout = layout_of(self.open_, self.name, wanted, delimiter, pick)
         self.readings = self._settled({name for name in names if name in self.layout.place})
-        self.schema = pa.schema([(name, reading.kept) for name, reading in self.readings.items()])
+        found = pa.schema([(name, reading.kept) for name, reading in self.readings.items()])
+        self.schema = kept(found, self.name)
 
     def batches(self, skip: int = 0) -> Iterator[tuple[pa.Table, int]]:
         block = BLOCK
@@ -104,21 +105,20 @@ class TextStream(Stream):
             return Reading(text, text, is_name=True)
         if pa.types.is_string(dtype):
             column = tidied(column, name, self.layout, self.name, is_name=False)
-            kept = as_numbers(column, decimal_comma=comma).type
-            form = form_of(column) if kept == text and column.null_count < len(column) else None
-            comma = comma and pa.types.is_floating(kept)
-            return Reading(text, kept if form is None else form.kind, comma=comma, form=form)
-        if pa.types.is_integer(dtype) and comma:
-            return Reading(text, pa.float64(), comma=True)  # fractions may follow
-        number = pa.types.is_integer(dtype) or pa.types.is_null(dtype)
-        return Reading(pa.float64(), pa.float64()) if number else Reading(dtype, dtype)
+            found = as_numbers(column, decimal_comma=comma).type
+            form = form_of(column) if found == text and column.null_count < len(column) else None
+            comma = comma and pa.types.is_floating(found)
+            return Reading(text, found if form is None else form.kind, comma=comma, form=form)
+        if pa.types.is_integer(dtype) or pa.types.is_null(dtype):  # fractions may follow
+            return Reading(text if comma else pa.float64(), pa.float64(), comma=comma)
+        return Reading(dtype, dtype)
 
     def _read(self, batch: pa.RecordBatch, row: int) -> pa.Table:
         columns = [
             self._column(column, name, reading, row)
             for column, (name, reading) in zip(batch.columns, self.readings.items(), strict=True)
         ]
-        return pa.table(columns, schema=self.schema)
+        return cast(pa.table(columns, list(self.readings)), self.schema, self.name)
 
     def _column(self, column: Any, name: str, reading: Reading, row: int) -> Any:
         if not pa.types.is_string(column.type):
@@ -151,9 +151,9 @@ class TextStream(Stream):
         return self._misfit(names[int(found[1])], found[3], int(found[2]))
 
     def _misfit(self, name: str, value: str, line: int) -> DataError:
-        kept = str(self.readings[name].kept)
+        what = str(self.readings[name].kept)
         return DataError(
-            f"{self.name}: column {name!r} is {value[:40]!r} in line {line:,}, which is no {_WORDS.get(kept, kept)} as "
+            f"{self.name}: column {name!r} is {value[:40]!r} in line {line:,}, which is no {_WORDS.get(what, what)} as "
             "the first block of the file has there. Put it right; or name the column with --text, to keep what is "
             "written."
         )

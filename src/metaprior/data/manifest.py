@@ -94,7 +94,7 @@ class Manifest:
         try:
             manifest = _manifest(found)
             agrees = (manifest.tasks, manifest.rows) == (found["tasks"], found["rows"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path} lacks something ({error!r}): make the shards again.") from None
         if not agrees:
             raise DataError(f"{path} was altered: its buckets do not add up to its totals. Make the shards again.")

@@ -74,6 +74,9 @@ def shard(
             _Sharding(stream, place, names, buckets, progress).run()
         except OutputError as error:
             raise OutputError(f"{error} What is done is kept: make room, and run the same command again.") from None
+        except DataError:
+            place.give_up()
+            raise
     return place.folder
 
 
@@ -182,11 +185,10 @@ class _Sharding:
         for path in chunks:
             with pa.memory_map(str(path)) as file:
                 table = ipc.open_file(file).read_all()
-            bucket = table.columns[-1].to_numpy()
-            edges = np.searchsorted(bucket, np.arange(first, stop + 1))
-            rows = table.select(range(len(self.stream.schema)))
+                edges = np.searchsorted(table.columns[-1].to_numpy(), np.arange(first, stop + 1))
+                rows = _copied(table.slice(edges[0], edges[-1] - edges[0]).select(range(len(self.stream.schema))))
             for own, start, end in zip(pieces, edges[:-1], edges[1:], strict=True):
-                own.append(rows.slice(start, end - start))
+                own.append(rows.slice(start - edges[0], end - start))
         for k, own in enumerate(pieces, first):
             self._write_bucket(k, pa.concat_tables(own))
         return stop - first
@@ -244,6 +246,14 @@ def _chunks(batches: Iterable[tuple[pa.Table, int]]) -> Iterator[tuple[pa.Table,
             held = []
     if held:
         yield pa.concat_tables(held).combine_chunks(), read
+
+
+def _copied(table: pa.Table) -> pa.Table:
+    """The same rows without the file that they are mapped from, of which far more counts as memory than they take."""
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return ipc.open_stream(sink.getvalue()).read_all()
 
 
 def _buckets_in(chunk: Path) -> Array:

@@ -76,8 +76,8 @@ class Shards(Parts):
         manifest = Manifest.read(folder)
         if task is not None and _names(task) != manifest.task:
             raise DataError(
-                f"{folder} was made by the task column {', '.join(manifest.task)}, not {', '.join(_names(task))}: leave "
-                "it out, or make shards by the other."
+                f"{folder} was made by the task column {', '.join(manifest.task)}, not {', '.join(_names(task))}: "
+                "leave it out, or make shards by the other."
             )
         known = [name for name, _ in manifest.schema]
         about = [task_x] if isinstance(task_x, str) else list(task_x)

@@ -41,8 +41,9 @@ class InMemory(Stream):
     def __init__(self, table: pa.Table, name: str, columns: Sequence[str] | None) -> None:
         self.name, self.files, self.total = name, (), table.num_rows
         place = places(table.schema.names, columns or table.schema.names, name)
-        self.table = table.select(list(place.values()))
-        self.schema = self.table.schema
+        table = table.select(list(place.values()))
+        self.schema = kept(table.schema, name)
+        self.table = cast(table, self.schema, name)
 
     def batches(self, skip: int = 0) -> Iterator[tuple[pa.Table, int]]:
         for start in range(skip, self.total, ROWS):
@@ -59,7 +60,7 @@ class TypedFiles(Stream):
         names = list(columns) if columns else list(dict.fromkeys(one.strip() for one in first))
         for part in self.parts:
             part.choose(names, everything=not columns)
-        self.schema = _kept(_joined(self.parts), name)
+        self.schema = kept(_joined(self.parts), name)
         self.total = sum(part.rows for part in self.parts)
 
     def batches(self, skip: int = 0) -> Iterator[tuple[pa.Table, int]]:
@@ -69,7 +70,7 @@ class TypedFiles(Stream):
             if within < part.rows:
                 for table in part.tables(within):
                     within += table.num_rows
-                    yield _cast(table, self.schema, part.said), done + within
+                    yield cast(table, self.schema, part.said), done + within
             done += part.rows
 
 
@@ -127,7 +128,7 @@ class _TypedFile:
                     yield found.get_batch(k).select(self.places)
                 return
             wanted = [self.schema.names[k] for k in self.places]
-            whole = pq.ParquetFile(file, buffer_size=1 << 20)
+            whole = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)  # or all that was read is kept
             for batch in whole.iter_batches(ROWS, row_groups=range(first, len(self.sizes)), columns=wanted):
                 yield batch.select(wanted)
 
@@ -165,7 +166,7 @@ def _joined(parts: Sequence[_TypedFile]) -> pa.Schema:
     return found
 
 
-def _kept(schema: pa.Schema, name: str) -> pa.Schema:
+def kept(schema: pa.Schema, name: str) -> pa.Schema:
     """What comes back of some columns from a Parquet file."""
     found = []
     for field in schema:
@@ -181,7 +182,8 @@ def _kept(schema: pa.Schema, name: str) -> pa.Schema:
     return pa.schema(found)
 
 
-def _cast(table: pa.Table, schema: pa.Schema, said: str) -> pa.Table:
+def cast(table: pa.Table | pa.RecordBatch, schema: pa.Schema, said: str) -> pa.Table:
+    """A table in the types that are kept."""
     columns = []
     for field, column in zip(schema, table.columns, strict=True):
         try:

@@ -80,10 +80,10 @@ class Workplace:
     def take(self, *, overwrite: bool) -> bool:
         """Make the folder ours, with what is done of this plan. Whether everything is, already."""
         prepare_folder(self.folder)
-        found, finished = self._plan(), is_shards(self.folder)
+        (found, failed), finished = self._plan(), is_shards(self.folder)
         if not finished and (found is None or (self.folder / MANIFEST).exists()):
             self._check_empty()
-        elif overwrite:
+        elif overwrite or (failed and found != self.plan):
             self._clear()
         elif finished and (self._is_current() if found is None else found == self.plan):
             self.tidy()
@@ -91,8 +91,15 @@ class Workplace:
         elif found != self.plan:
             raise OutputError(self._why_not(found, finished))
         self.partial.mkdir(exist_ok=True)
-        self.write_json(self.partial / PLAN, {"format": FORMAT, "plan": self.plan})
+        self._write_plan(self.plan)
         return False
+
+    def give_up(self) -> None:
+        """The source cannot be used as it is: what was done is of use for the same alone, and not worth a word else."""
+        self._write_plan(self.plan, failed=True)
+
+    def _write_plan(self, plan: dict[str, Any], *, failed: bool = False) -> None:
+        self.write_json(self.partial / PLAN, {"format": FORMAT, "plan": plan, "failed": failed})
 
     def finish(self, manifest: Manifest) -> None:
         self.write(self.folder / MANIFEST, manifest.text().encode())
@@ -105,10 +112,11 @@ class Workplace:
         with contextlib.suppress(OSError):
             self.partial.rmdir()  # it is left if someone has put something into it
 
-    def _plan(self) -> Any:
-        """Of what is there; None where nothing is of ours."""
+    def _plan(self) -> tuple[Any, bool]:
+        """Of what is there, and whether it could not be done; None where nothing is of ours."""
         found = self.read_json(self.partial / PLAN)
-        return found.get("plan", {}) if isinstance(found, dict) and found.get("format") == FORMAT else None
+        ours = isinstance(found, dict) and found.get("format") == FORMAT
+        return (found["plan"], found["failed"]) if ours else (None, False)
 
     def _is_current(self) -> bool:
         """Whether finished shards are of this plan, and no older than what they were made of."""
@@ -144,7 +152,7 @@ class Workplace:
     def _clear(self) -> None:
         """Remove shards, and what was done of some; stopped in between, the folder is still known as ours."""
         self.partial.mkdir(exist_ok=True)
-        self.write_json(self.partial / PLAN, {"format": FORMAT, "plan": {}})
+        self._write_plan({})
         if is_shards(self.folder):
             (self.folder / MANIFEST).unlink()
         buckets = [path for path in self.folder.iterdir() if _BUCKET.fullmatch(path.name)]

@@ -1,0 +1,153 @@
+"""Past what fits: a made-up table of many tasks in random order, and how long each step with it takes.
+
+    python benchmarks/scale.py [--tasks 1000000] [--rows 30000000] [--text] [--csv] [--folder FOLDER]
+    python benchmarks/scale.py --kills 50 --tasks 100000 --rows 3000000
+
+Each step is a process of its own: seconds, peak memory (resident, by the kernel's count), rows and megabytes a second.
+With --kills a step is killed at so many random moments, and goes on until it is done; the bytes have to be those of a
+run that was left alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+COMMAND = [sys.executable, "-c", "from metaprior.cli import main; main()"]
+BLOCK = 1 << 20
+
+
+class Step(NamedTuple):
+    """What a process took."""
+
+    seconds: float
+    memory: int  # bytes, at its peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=30_000_000)
+    parser.add_argument("--buckets", type=int, default=256)
+    parser.add_argument("--text", action="store_true", help="tasks are named by text")
+    parser.add_argument("--csv", action="store_true", help="the table is text, not Parquet")
+    parser.add_argument("--folder", type=Path, help="where to work, and what to keep; default a temporary folder")
+    parser.add_argument("--kills", type=int, default=0, help="kill a step at so many random moments")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        table = made_up(folder, options)
+        words = ["shard", str(table), "--task", "id", "--buckets", str(options.buckets), "--quiet"]
+        if options.kills:
+            killed(words, folder, options.kills, options.seed)
+        else:
+            sharding(words, folder / "shards", table, options.rows)
+
+
+def made_up(folder: Path, options: argparse.Namespace) -> Path:
+    """Curves of two components around a mean, at random places, the rows of all in random order."""
+    name = f"table-{options.tasks}-{options.rows}{'-text' * options.text}"
+    path = folder / f"{name}.{'csv' if options.csv else 'parquet'}"
+    if path.exists():
+        return path
+    start = time.perf_counter()
+    rng = np.random.default_rng(options.seed)
+    scores = rng.normal(size=(options.tasks, 2)) * [1.0, 0.5]
+    part = path.with_name(f".{path.name}")
+    schema = pa.schema([("id", pa.string() if options.text else pa.int64()), ("x", pa.float64()), ("y", pa.float64())])
+    writer = csv.CSVWriter(part, schema) if options.csv else pq.ParquetWriter(part, schema)
+    with writer:
+        for first in range(0, options.rows, BLOCK):
+            count = min(BLOCK, options.rows - first)
+            task, x = rng.integers(0, options.tasks, count), rng.uniform(0, 10, count)
+            curve = np.sin(x) + scores[task, 0] * np.cos(x / 3) + scores[task, 1] * np.sin(x / 2)
+            named = pa.array(task)
+            if options.text:
+                named = pc.binary_join_element_wise("task-", named.cast(pa.string()), "")
+            writer.write_table(pa.table([named, x, curve + 0.1 * rng.normal(size=count)], schema=schema))
+    part.rename(path)
+    print(
+        f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB, made up in {time.perf_counter() - start:.0f} s", flush=True
+    )
+    return path
+
+
+def timed(words: Sequence[str]) -> Step:
+    """A command in a process of its own; it has to end well."""
+    start = time.perf_counter()
+    process = subprocess.Popen([*COMMAND, *words])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)}: exit code {process.returncode}")
+    return Step(time.perf_counter() - start, usage.ru_maxrss * 1024)
+
+
+def sharding(words: Sequence[str], out: Path, table: Path, rows: int) -> None:
+    """The table into shards."""
+    step = timed([*words, "--out", str(out), "--overwrite"])
+    told("shard", step, rows, table.stat().st_size)
+    print(f"  {sum(path.stat().st_size for path in out.iterdir()) / 1e6:,.0f} MB of shards", flush=True)
+
+
+def told(what: str, step: Step, rows: int, size: int) -> None:
+    print(
+        f"{what}: {step.seconds:.1f} s, {step.memory / 1e9:.2f} GB at most; {rows / step.seconds:,.0f} rows/s, "
+        f"{size / 1e6 / step.seconds:,.0f} MB/s",
+        flush=True,
+    )
+
+
+def killed(words: Sequence[str], folder: Path, kills: int, seed: int) -> None:
+    """Killed at random moments and gone on with, as often as it takes; whenever it is done, the bytes are compared."""
+    alone, out = folder / "left-alone", folder / "killed"
+    for path in (alone, out):
+        shutil.rmtree(path, ignore_errors=True)
+    import_seconds = timed(["--version"]).seconds
+    whole = timed([*words, "--out", str(alone)]).seconds
+    expected, rng = content(alone), random.Random(seed)
+    print(f"left alone: {whole:.1f} s, {import_seconds:.1f} s of them until it begins", flush=True)
+    done = ends = 0
+    while done < kills or out.exists():
+        process = subprocess.Popen([*COMMAND, *words, "--out", str(out)])
+        try:
+            process.wait(rng.uniform(import_seconds, whole) if done < kills else None)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            done += 1
+            continue
+        if process.returncode or content(out) != expected:
+            raise SystemExit(f"after {done} kills: exit code {process.returncode}, or other bytes")
+        ends += 1
+        shutil.rmtree(out)
+    print(f"{done} kills, {ends} times gone on with to the end: the same bytes each time", flush=True)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """What each file of a folder holds, in short."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+if __name__ == "__main__":
+    main()
