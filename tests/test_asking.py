@@ -173,7 +173,7 @@ def test_columns_of_the_same_name_stand_apart(awkward, tmp_path, monkeypatch):
     tasks = Tasks.from_table(table, task="plausibility", x="mean", y="sd")
     assert found["mean_predicted"].to_numpy() == pytest.approx(gp.predict(tasks, [1.5, 2.5]).mean[:, 0].numpy())
     with monkeypatch.context() as patch:
-        patch.setattr("metaprior.frames.IMPLAUSIBLE", 1.1)  # all tasks are unlike the past ones
+        patch.setattr("metaprior.frames.tables.IMPLAUSIBLE", 1.1)  # all tasks are unlike the past ones
         with pytest.warns(UserWarning, match="see the column plausibility_predicted"):
             gp.predict(table, [1.5])
     gp.save("m")

@@ -46,6 +46,10 @@ class NotFittedError(MetapriorError, RuntimeError):
     """A model asked to predict before it was fitted."""
 
 
+class WorkerError(MetapriorError, RuntimeError):
+    """A process that ended before its work was done."""
+
+
 class MetapriorWarning(UserWarning):
     """Something a user of the Python API should know."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, Self, overload
@@ -17,7 +17,7 @@ from torch import Tensor
 from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import State, load_method
-from metaprior.frames import Wanted, predict_table
+from metaprior.frames import Stream, Wanted, predict_batches, predict_table
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
 from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
@@ -205,6 +205,17 @@ class MetaGP(KeptMethod):
         table, notes, _ = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
         _warn(notes)
         return table
+
+    def predict_batches(self, batches: Iterable[Any], at: Any, **wanted: Any) -> Iterator[Any]:
+        """Predictions of a table that comes as Arrow record batches, of which each holds whole tasks, as such batches.
+
+        at and wanted: as in `predict`, and so is what comes out; of a second table those rows are predicted that are of
+        a batch's tasks. The first batch decides on the types of all that come out. Draws (samples) are others than
+        those of the whole table. What should be known is said in warnings when all have come.
+        """
+        self._check_fitted()
+        stream = Stream(self, at, Wanted(**wanted))
+        return predict_batches(stream, batches, _warn)
 
     def plausibility(self, context: Tasks) -> Tensor | None:
         """How usual each context is, from 0 to 1; None where the prior was not chosen on past tasks."""

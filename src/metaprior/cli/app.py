@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 
 import metaprior
+from metaprior.bulk import Question
+from metaprior.cli.bulk import predict_buckets
 from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
 from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
@@ -249,7 +251,13 @@ def _model(
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
 def predict(
     model: Annotated[str, typer.Argument(help="A model file.")],
-    table: TableArgument,
+    table: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV, TSV, Parquet or Feather file (also .gz), - for standard input, elnino or digits; or a folder "
+            "of shards."
+        ),
+    ],
     at: Annotated[
         str,
         typer.Option(
@@ -258,7 +266,13 @@ def predict(
             "part without a name is of the input before it); a second table; or missing (rows without target)."
         ),
     ],
-    out: Annotated[str, typer.Option(help="The table to write: .csv, .parquet, or - for standard output.")] = "-",
+    out: Annotated[
+        str,
+        typer.Option(
+            help="The table to write: .csv, .parquet, or - for standard output; of shards, a folder of Parquet files, "
+            "one for each bucket: a run that was stopped goes on with what it lacks."
+        ),
+    ] = "-",
     level: Annotated[float, typer.Option(help="Probability of the interval from lower to upper.")] = 0.9,
     latent: Annotated[bool, typer.Option("--latent", help="Of the function, not of a new observation.")] = False,
     quantiles: Annotated[str | None, typer.Option(help="More columns: quantiles such as 0.1,0.5,0.9.")] = None,
@@ -267,6 +281,9 @@ def predict(
         bool, typer.Option("--fallback", help="Predict tasks unlike the past ones from their own points alone.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Of shards: processes that predict buckets, of one thread each; default 1.")
+    ] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
@@ -279,8 +296,13 @@ def predict(
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
-    screen, options = Screen(quiet), {"delimiter": delimiter, "plot": plot, "overwrite": overwrite}
-    predict_model(model, table, at, out, wanted, screen=screen, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
+    if Path(table).is_dir():
+        predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, **options)
+        return
+    if workers is not None:
+        raise OptionError("--workers divides buckets of shards: make some with `metaprior shard`.")
+    predict_model(model, table, at, out, wanted, delimiter=delimiter, **options)
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")

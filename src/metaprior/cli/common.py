@@ -16,6 +16,7 @@ from metaprior.data import COLUMNS, EMBEDDED, Manifest, read_table
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
+from metaprior.notes import told
 from metaprior.output import check_file, same_file
 from metaprior.points import number_or_date
 from metaprior.report import described, outside_range
@@ -143,7 +144,7 @@ def check_model_file(out: Path, table: str, overwrite: bool, start: str | None =
 def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
     """A word where inputs lie outside what the model was trained on."""
     trained_on.check_inputs(tasks)
-    for said in outside_range(trained_on, tasks):
+    for said in told(outside_range(trained_on, tasks)):
         screen.say(f"warning: {said}")
 
 

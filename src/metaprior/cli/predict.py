@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -12,15 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metaprior.bulk import where_of
 from metaprior.cli.common import Screen, files_read, warn_range
-from metaprior.data import EMBEDDED, check_output, column_names, read_table, write_table
+from metaprior.data import check_output, column_names, read_table, write_table
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
 from metaprior.output import check_file, check_folder, prepare_folder
-from metaprior.points import points_at
 from metaprior.report import drawn_before, task_figure, write_figure
-from metaprior.tasks import Columns, TrainedOn
+from metaprior.tasks import Columns
 
 OURS = re.compile(r"(.+_)?(mean|sd|lower|upper|q[\d.e-]+|sample_\d+|plausibility)(_predicted)*")
 """What the further columns of predictions are called."""
@@ -56,7 +55,7 @@ def predict_model(
         prepare_folder(plot, "--plot")
     optional = [one.name for one in columns.task_x]  # the points may have them
     given = read_table(table, columns, delimiter, optional=optional)
-    where = _where(at, method.trained_on_, delimiter)
+    where = where_of(at, method.trained_on_, delimiter)
     found, notes, points = predict_table(method, columns, given, where, wanted)
     for note in notes:
         screen.say(f"note: {note}")
@@ -68,17 +67,6 @@ def predict_model(
     if plot is not None:
         count = _plot_tasks(found, given, columns, wanted.level, plot, files_read(model, table, at), overwrite)
         screen.say(f"pictures of {count} tasks are in {plot}")
-
-
-def _where(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
-    """Where to predict: a second table, `missing`, or points."""
-    columns = trained_on.columns
-    if at == "missing":
-        return at
-    if at == "-" or at in EMBEDDED or (os.path.exists(at) and not os.path.isdir(at)):
-        optional = [one.name for one in columns.task_x]
-        return read_table(at, columns._replace(y=()), delimiter, optional=optional)
-    return points_at(at, columns.x, trained_on.dated)
 
 
 def _is_prediction(path: Path, columns: Columns) -> bool:

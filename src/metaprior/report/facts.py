@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from metaprior.methods import FPCA, LearnedPrior, Mixture
+from metaprior.notes import Note
 from metaprior.selection import Auto
 from metaprior.tasks import Covariate, Possible, TrainedOn
 
@@ -59,16 +60,16 @@ def described(one: Covariate, ranges: Mapping[str, str] | None = None) -> str:
     return f"{one.name} ({said})" if said else one.name
 
 
-def outside_range(trained_on: TrainedOn, tasks: Any) -> list[str]:
-    """A word for each input in which points lie outside what the model was trained on, and for each covariate."""
+def outside_range(trained_on: TrainedOn, tasks: Any) -> list[Note]:
+    """Of each input, how many points lie outside what the model was trained on; of each covariate, how many tasks."""
     found = []
     for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True)):
-        outside = int(((tasks.x[:, k] < low) | (tasks.x[:, k] > high)).sum())
-        if outside:
-            found.append(
-                f"{outside:,} of {len(tasks.x):,} points lie outside the range of {name!r} that the model was trained "
-                f"on ({shown_range(trained_on, k)}): far from the known points it only repeats its prior there."
-            )
+        said = (
+            f"points lie outside the range of {name!r} that the model was trained on ({shown_range(trained_on, k)}): "
+            "far from the known points it only repeats its prior there."
+        )
+        outside = (tasks.x[:, k] < low) | (tasks.x[:, k] > high)
+        found.append(Note(int(outside.sum()), said, len(tasks.x)))
     return found + trained_on.unlike(tasks)
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from metaprior.errors import DataError, OptionError
 from metaprior.frames import Wanted, predict_table
 from metaprior.learning import threads_for
+from metaprior.notes import told
 from metaprior.points import points_at
 from metaprior.report import outside_range
 from metaprior.serve.models import Served
@@ -126,7 +127,7 @@ def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop, size: i
     stop.check()
     with threads_for(ENTRIES * size):
         found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
-    said = outside_range(method.trained_on_, where.without_task_x())
+    said = told(outside_range(method.trained_on_, where.without_task_x()))
     return found, [*served.notes, *dict.fromkeys(notes), *said]
 
 

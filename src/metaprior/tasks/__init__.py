@@ -34,6 +34,7 @@ from metaprior.tasks.tables import (
     in_numbers,
     task_columns,
     task_ids,
+    task_owners,
     with_dates,
 )
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
@@ -45,5 +46,5 @@ __all__ = [
     "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets", "check_known", "check_targets",
     "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times", "in_days",
     "in_numbers", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "read_support", "resolution",
-    "rounding_variance", "same_inputs", "task_columns", "task_ids", "with_dates",
+    "rounding_variance", "same_inputs", "task_columns", "task_ids", "task_owners", "with_dates",
 ]  # fmt: skip

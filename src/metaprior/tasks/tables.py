@@ -56,7 +56,7 @@ def read_long(
     if cluster is not None:
         check_known([cluster], frame.columns, "the table has")
     frame = with_dates(frame, columns.x)
-    owner, ids = _owners(frame, columns.task)
+    owner, ids = task_owners(frame, columns.task)
     pa.default_memory_pool().release_unused()  # naming the tasks takes more than the column has
     together = bool((owner[1:] >= owner[:-1]).all())
     order = np.arange(len(owner), dtype=np.int32) if together else np.argsort(owner, kind="stable")
@@ -71,7 +71,7 @@ def read_long(
 
 def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:
     """What the task columns of a table say of each task, in the order in which the tasks first appear."""
-    owner, ids = _owners(frame, columns.task)
+    owner, ids = task_owners(frame, columns.task)
     return {one.name: _of_tasks(frame, one.name, owner, ids) for one in columns.task_x}
 
 
@@ -106,7 +106,7 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
 
 def task_ids(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> list[Any]:
     """The ids of all tasks of a table, in the order in which they first appear."""
-    return _owners(frame, names)[1]
+    return task_owners(frame, names)[1]
 
 
 def _frame(table: Any) -> nw.DataFrame[Any]:
@@ -150,7 +150,7 @@ def check_known(wanted: Sequence[str], columns: Sequence[str], what: str) -> Non
         raise DataError(f"{what} no column {', '.join(said)}. {whose} columns: {', '.join([*known][:SHOWN])}{more}.")
 
 
-def _owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, list[Any]]:
+def task_owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, list[Any]]:
     """Each row's task as a position, and the tasks' ids: the column's value, or a tuple of several."""
     owner, ids = _codes(frame, names[0])
     if len(names) == 1:

@@ -14,6 +14,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from metaprior.errors import DataError
+from metaprior.notes import Note
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.possible import Possible
@@ -124,17 +125,16 @@ class TrainedOn:
             if was != now:
                 raise DataError(f"the model was trained on {was} in column {name!r}; here it holds {now}.")
 
-    def unlike(self, tasks: Tasks) -> list[str]:
-        """A word for each covariate in which some of these tasks lie outside the range of the meta-tasks."""
+    def unlike(self, tasks: Tasks) -> list[Note]:
+        """Of each covariate, how many of these tasks lie outside the range of the meta-tasks."""
         found = []
         for place, name, low, high in self.task_numbers() if tasks.covariates is not None else ():
             column = tasks.covariates[:, place]  # type: ignore[index]
-            outside = int(((column < low) | (column > high)).sum())
-            if outside:
-                found.append(
-                    f"{outside:,} of {len(tasks):,} tasks lie outside the range of {name!r} that the model was trained "
-                    f"on ({low:g} to {high:g}): what it says of them is a guess."
-                )
+            said = (
+                f"tasks lie outside the range of {name!r} that the model was trained on ({low:g} to {high:g}): what it "
+                "says of them is a guess."
+            )
+            found.append(Note(int(((column < low) | (column > high)).sum()), said, len(tasks)))
         return found
 
     def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:

@@ -1,0 +1,226 @@
+"""What is known of each task of a table, and where it is to be predicted: rows of tables as `Tasks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import torch
+
+from metaprior.errors import DataError, OptionError
+from metaprior.notes import Note
+from metaprior.tasks import (
+    Columns,
+    Missing,
+    NothingLeftError,
+    Tasks,
+    as_written,
+    check_known,
+    holds_dates,
+    holds_times,
+    offsets_of,
+    task_columns,
+    task_ids,
+    with_dates,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+class Asked(NamedTuple):
+    """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
+
+    context: Tasks
+    points: Tasks
+    notes: list[Note]
+
+
+class NothingAskedError(DataError):
+    """A table with no row to predict."""
+
+    def __init__(self, said: str, notes: Sequence[Note] = ()) -> None:
+        super().__init__(said)
+        self.notes = notes
+
+
+def is_table(at: Any) -> bool:
+    return hasattr(at, "columns") or hasattr(at, "column_names")
+
+
+def check_at(at: Any) -> None:
+    if isinstance(at, str) and at != "missing":
+        raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
+
+
+def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing) -> Asked:
+    """What is asked of a table: at a second table's rows, one array of x for all tasks, or "missing"."""
+    check_at(at)
+    about = tuple(one.name for one in columns.task_x)
+    tables = [frame]
+    if is_table(at):  # the points may say what a task is as a whole
+        tables.append(with_dates(nw.from_native(at, eager_only=True), columns.x))
+    lacking = [name for name in about if not any(name in table.columns for table in tables)]
+    check_known((*columns.task, *columns.x, *columns.y, *lacking), frame.columns, "the table has")
+    curves = columns._replace(task_x=())
+    if isinstance(at, str):
+        context, points, notes = _missing(frame, curves, missing)
+    else:
+        given, notes = _known(frame, curves, missing)
+        if is_table(at):
+            points, said = points_of(tables[-1], curves, missing, "the points")
+            notes += said
+        else:
+            points = _everywhere(frame, curves, at)
+        context = _contexts(given, points)
+    if about:
+        points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
+        context = replace(context, columns=columns, covariates=points.covariates)
+    return Asked(context, points, notes)
+
+
+def _everywhere(frame: nw.DataFrame[Any], columns: Columns, at: Any) -> Tasks:
+    """All tasks of a table at one array of points."""
+    ids = task_ids(frame, columns.task)
+    points = Tasks.empty(ids, len(columns.x), 0).at_points(np.asarray(at, dtype=float))
+    dated, clocks = (tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times))
+    return replace(points, columns=columns, dated=dated, clocks=clocks)
+
+
+def _of_each(tables: Sequence[nw.DataFrame[Any]], columns: Columns, points: Tasks) -> dict[str, list[Any]]:
+    """What the tables say of each task as a whole, in any of its rows; None where they say nothing."""
+    found: dict[str, list[Any]] = {one.name: [None] * len(points) for one in columns.task_x}
+    for table in tables:
+        has = columns._replace(task_x=tuple(one for one in columns.task_x if one.name in table.columns))
+        places = Places(task_ids(table, columns.task)).of(points.ids) if has.task_x else ()
+        for name, values in task_columns(table, has).items() if has.task_x else ():
+            for i, place in enumerate(places):
+                earlier, value = found[name][i], None if place is None else values[place]
+                if None not in (earlier, value) and as_written(earlier) != as_written(value):
+                    raise DataError(
+                        f"task {points.ids[i]!r} has {name} {earlier!r} in its known rows and {value!r} in the points."
+                    )
+                found[name][i] = value if earlier is None else earlier
+    return found
+
+
+def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tuple[Tasks | None, list[Note]]:
+    """What is known of the tasks; None where that is nothing."""
+    left_out = Note(0, "rows with NaN or infinity.", len(frame), before="dropped ")
+    try:
+        found = Tasks.from_table(frame.to_native(), **columns._asdict(), missing=missing)
+    except NothingLeftError:
+        said = f"dropped all {len(frame):,} rows of the table: none is complete."
+        return None, [left_out._replace(number=len(frame), alone=said)]
+    dropped = [note for note in found.notes if note.startswith("dropped")]
+    if not dropped:
+        return found, [left_out]
+    notes = [left_out._replace(number=len(frame) - len(found.x), alone=dropped[0])]
+    gone = len(task_ids(frame, columns.task)) - len(found)
+    return found, notes + [Note(gone, "tasks with no usable row.", before="dropped ", alone=one) for one in dropped[1:]]
+
+
+def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> Asked:
+    empty = np.zeros(len(frame), dtype=bool)
+    for name in columns.y:
+        empty |= _empty(frame, name)
+    if not empty.any():
+        raise NothingAskedError(
+            f"no row has an empty {' or '.join(map(repr, columns.y))}: there is nothing to predict."
+        )
+    points, notes = points_of(frame, columns, missing, "the table", empty)
+    if len(columns.y) > 1:
+        partly = empty & ~np.logical_and.reduce([_empty(frame, name) for name in columns.y])
+        notes.append(Note(int(partly.sum()), "rows have some targets but not all: those are not known rows."))
+    given = None
+    if not empty.all():
+        given, said = _known(frame.filter((~empty).tolist()), columns, missing)
+        notes += said
+    return Asked(_contexts(given, points), points, notes)
+
+
+def _empty(frame: nw.DataFrame[Any], name: str) -> Array:
+    """Which rows have no value in a column."""
+    column = frame[name]
+    nan = column.is_nan() if column.dtype.is_float() else column.is_null()
+    found: Array = (column.is_null() | nan.fill_null(True)).to_numpy().astype(bool)
+    return found
+
+
+def points_of(
+    frame: nw.DataFrame[Any], columns: Columns, missing: Missing, what: str, rows: Array | None = None
+) -> tuple[Tasks, list[Note]]:
+    """Rows to predict at: tasks without targets. Those without an input are an error, or left out and noted."""
+    check_known((*columns.task, *columns.x), frame.columns, f"{what} have")
+    wanted = np.ones(len(frame), dtype=bool) if rows is None else rows
+    lacking = wanted & np.logical_or.reduce([_empty(frame, name) for name in columns.x])
+    inputs = " or no ".join(map(repr, columns.x))
+    note = Note(int(lacking.sum()), f"rows to predict, which have no {inputs}.", int(wanted.sum()), before="dropped ")
+    if note.number:
+        first = ", ".join(str(row) for row in np.flatnonzero(lacking)[:3])
+        said = f"{note.number} rows to predict have no {inputs} (row {first})"
+        if missing == "error":
+            raise DataError(f"{said}. Put them right, or leave those rows out with missing='drop'.")
+        note, wanted = note._replace(alone=f"dropped {said}"), wanted & ~lacking
+        if not wanted.any():
+            raise NothingAskedError(f"{said}: nothing is left to predict at.", [note])
+    some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x)
+    target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
+    stand_in = some.with_columns(nw.lit(0.0).alias(target))
+    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target)
+    return replace(found, y=found.y[:, :0], columns=columns, notes=()), [note]
+
+
+def _contexts(context: Tasks | None, points: Tasks) -> Tasks:
+    """What is known of the tasks that are to be predicted; one without anything keeps the prior."""
+    p = len(points.columns.y) if context is None else context.p
+    if context is not None and context.ids == points.ids:
+        return replace(context, ids=points.ids, notes=())
+    at = [] if context is None else Places(context.ids).of(points.ids)
+    known = [i for i in at if i is not None]
+    if context is None or not known:
+        return Tasks.empty(points.ids, points.d, p)
+    has = torch.tensor([i is not None for i in at])
+    sizes = torch.zeros(len(at), dtype=torch.int64)
+    sizes[has] = context.sizes[known]
+    return replace(context.select(known), offsets=offsets_of(sizes), ids=points.ids, notes=())
+
+
+class Places:
+    """Where tasks are among these: the very ids, else those that are written alike.
+
+    One table may hold 2011 as a number and the other as text; where both are text, "2011" and "2011.0" are two tasks.
+    """
+
+    def __init__(self, ids: Sequence[Any]) -> None:
+        self.ids, self.exact = ids, {name: i for i, name in enumerate(ids)}
+        self.text = _all_text(ids)
+
+    @cached_property
+    def alike(self) -> dict[Any, int]:
+        return {_written(name): i for i, name in enumerate(self.ids)}
+
+    def of(self, wanted: Sequence[Any]) -> list[int | None]:
+        """The position of each of these; None for one that is not there."""
+        found = [self.exact.get(name) for name in wanted]
+        if None not in found or (self.text and _all_text(wanted)):
+            return found
+        return [self._alike(name) if place is None else place for name, place in zip(wanted, found, strict=True)]
+
+    def _alike(self, name: Any) -> int | None:
+        return self.alike.get(name, self.alike.get(_written(name)))
+
+
+def _all_text(ids: Sequence[Any]) -> bool:
+    return all(isinstance(part, str) for name in ids for part in _parts(name))
+
+
+def _parts(name: Any) -> Iterator[Any]:
+    yield from name if isinstance(name, tuple) else (name,)
+
+
+def _written(name: Any) -> Any:
+    return tuple(map(as_written, name)) if isinstance(name, tuple) else as_written(name)

@@ -1,0 +1,205 @@
+"""Predictions of a table: a long table goes in, the same kind of table comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import torch
+from torch import Tensor
+
+from metaprior.errors import DataError, NumericalError, OptionError
+from metaprior.frames.asked import asked_of
+from metaprior.frames.written import MOMENTS, as_table, identities, named_apart
+from metaprior.inference import Gathered, Posterior
+from metaprior.notes import Note, first_names, told
+from metaprior.tasks import Columns, Missing, Tasks, check_targets, with_dates
+
+Array = np.ndarray[Any, Any]
+
+IMPLAUSIBLE = 0.02
+"""A context that fewer than so many of the past ones were as unlikely as is not of their kind."""
+
+MOST_DRAWN = 200_000_000
+"""Values of all draws together: they have to fit in memory."""
+
+MOST_COLUMNS = 100_000
+"""Draws of a table, each of which is a column."""
+
+SLICE = 100_000
+"""Rows of tasks that are predicted at once, known and asked ones: what is made of them stays in memory."""
+
+MOST_TOGETHER = 5_000
+"""Points of one task that draws are taken at together: their covariance has the square of that."""
+
+
+class Wanted(NamedTuple):
+    """What a prediction's table holds beside the mean and its deviation."""
+
+    level: float = 0.9
+    latent: bool = False
+    quantiles: tuple[float, ...] = ()
+    samples: int = 0
+    seed: int = 0
+    missing: Missing = "error"  # what to do about context rows with missing values
+    fallback: bool = False  # tasks unlike the past ones: from their own points alone
+
+    def check(self) -> None:
+        if not 0 < self.level < 1:
+            raise OptionError(f"level {self.level}: give a number between 0 and 1, such as 0.9.")
+        if any(not 0 < q < 1 for q in self.quantiles):
+            raise OptionError(f"quantiles {self.quantiles}: give numbers between 0 and 1.")
+        if len({f"{q:g}" for q in self.quantiles}) < len(self.quantiles):
+            raise OptionError(f"quantiles {self.quantiles}: some are the same in their first six digits.")
+        if self.samples < 0:
+            raise OptionError(f"{self.samples} samples: give 0 or more.")
+
+
+class Predicted(NamedTuple):
+    """A table of predictions, what a reader of it should know, and the points that it is of."""
+
+    table: Any
+    notes: tuple[str, ...]
+    points: Tasks
+
+
+class Counted(NamedTuple):
+    """The same with notes that can be added to others."""
+
+    table: Any
+    notes: list[Note]
+    points: Tasks
+
+
+def predict_table(
+    method: Any,
+    columns: Columns,
+    table: Any,
+    at: Any,
+    wanted: Wanted,
+    between: Callable[[Tasks, Tasks], None] = lambda context, points: None,
+) -> Predicted:
+    """Condition on each task's rows of a table, and predict.
+
+    at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. between:
+    called before each slice of the tasks with what is known of them and what is asked: what it raises ends the work.
+    """
+    found = predict_counted(method, columns, table, at, wanted, between)
+    return Predicted(found.table, tuple(told(found.notes)), found.points)
+
+
+def predict_counted(
+    method: Any,
+    columns: Columns,
+    table: Any,
+    at: Any,
+    wanted: Wanted,
+    between: Callable[[Tasks, Tasks], None] = lambda context, points: None,
+) -> Counted:
+    """The same, with notes that can be added to those of other tables."""
+    wanted.check()
+    try:
+        frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
+    except TypeError:
+        raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
+    context, points, notes = asked_of(frame, columns, at, wanted.missing)
+    for known in (context, points) if len(context.x) else (points,):
+        method.trained_on_.check_inputs(known)
+    check_targets(context)
+    _check_size(points, len(columns.y), wanted.samples)
+    if columns.task_x:
+        notes += method.trained_on_.unlike(context)
+    parts, strange = [], list[Any]()
+    for some in _slices(context, points, whole=wanted.samples > 0):
+        between(context, points)
+        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
+        part, unlike = one_slice(method, given, asked, columns, wanted)
+        parts.append(part)
+        strange += [asked.ids[i] for i in unlike.tolist()]
+    notes.append(_unlike(strange, len(points), columns, wanted.fallback))
+    found = {
+        name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
+        for name, values in parts[0].items()
+    }
+    written = as_table(frame, columns.x, points.x, identities(points, columns.task), found)
+    blank = int((context.sizes == 0).sum())
+    notes.append(Note(blank, "tasks have no known rows: they get the prior.", len(points)))
+    return Counted(written.to_native(), notes, points)
+
+
+def _slices(context: Tasks, points: Tasks, *, whole: bool) -> list[Tensor | None]:
+    """The tasks, some at a time: as many as have so many rows together. whole: all at once, as draws are taken."""
+    rows = (context.sizes + points.sizes).cumsum(0)
+    if whole or len(rows) == 0 or int(rows[-1]) <= SLICE:
+        return [None]
+    number = (rows - 1) // SLICE
+    return [torch.nonzero(number == k)[:, 0] for k in number.unique().tolist()]
+
+
+def one_slice(
+    method: Any, context: Tasks, points: Tasks, columns: Columns, wanted: Wanted
+) -> tuple[dict[str, Array], Tensor]:
+    """The columns that are predicted of some tasks, and which of these are unlike the past ones."""
+    conditional = method.condition(context)
+    posterior, usual = conditional.at(points), conditional.plausibility
+    strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
+    if len(strange) and wanted.fallback:
+        alone = method.fallback_.predict(context.select(strange), points.select(strange))
+        posterior = Gathered(points, [(torch.arange(len(points)), posterior), (strange, alone)])
+    found = predicted_columns(posterior, columns.y, wanted)
+    _check_finite(found, points)
+    if usual is not None:
+        found["plausibility"] = usual[points.task_of_row].numpy()
+    return {named_apart(name, columns): values for name, values in found.items()}, strange
+
+
+def _unlike(strange: Sequence[Any], tasks: int, columns: Columns, fallback: bool) -> Note:
+    """A word on tasks that are unlike the past ones."""
+    column = named_apart("plausibility", columns)
+    then = f": see the column {column}, or ask for a fallback to their own points alone."
+    if fallback:
+        then = ": they are predicted from their own points alone."
+    what = "tasks are unlike those the prior was learned from"
+    return Note(len(strange), what, tasks, first_names(strange), then)
+
+
+def _check_size(points: Tasks, targets: int, samples: int) -> None:
+    """Draws of whole functions take a covariance of all of a task's points, and are all in memory."""
+    values = max(len(points.x) * targets, 1)
+    possible = min(MOST_DRAWN // values, MOST_COLUMNS)
+    if samples > possible:
+        raise OptionError(f"{samples:,} samples are too many for {values:,} points: give at most {possible:,}.")
+    largest = int(points.sizes.max()) if len(points) else 0
+    if samples and largest > MOST_TOGETHER:
+        raise OptionError(
+            f"samples at {largest:,} points of a task are too many to draw together: ask at {MOST_TOGETHER:,}."
+        )
+
+
+def _check_finite(found: dict[str, Array], points: Tasks) -> None:
+    """Known values that are too far from all past ones overflow: the task is told."""
+    bad = np.logical_or.reduce([~np.isfinite(values) for values in found.values()])
+    if bad.any():
+        task = points.ids[int(points.task_of_row[int(bad.argmax())])]
+        raise NumericalError(
+            f"task {task!r} cannot be predicted: its values are too large beside those that the model was trained on. "
+            "Are they in the same units?"
+        )
+
+
+def predicted_columns(posterior: Posterior, targets: Sequence[str], wanted: Wanted) -> dict[str, Array]:
+    """mean, sd, lower and upper, then quantiles and samples; with the target's name before where there are several."""
+    about = posterior.function if wanted.latent else posterior
+    lower, upper = about.interval(wanted.level)
+    found = dict(zip(MOMENTS, (about.mean, about.sd, lower, upper), strict=True))
+    if wanted.quantiles:
+        values = about.quantiles(list(wanted.quantiles))
+        found |= {f"q{q:g}": value for q, value in zip(wanted.quantiles, values, strict=True)}
+    if wanted.samples:
+        drawn = about.samples(wanted.samples, wanted.seed)
+        found |= {f"sample_{k + 1}": value for k, value in enumerate(drawn)}
+    if len(targets) == 1:
+        return {name: value[:, 0].numpy() for name, value in found.items()}
+    return {f"{y}_{name}": value[:, k].numpy() for k, y in enumerate(targets) for name, value in found.items()}
