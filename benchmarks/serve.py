@@ -4,8 +4,9 @@
 
 Latency: one task of 10 points, 50 ahead, 20 requests a second, for one learned prior and for elnino's automatic choice.
 Bulk: 10,000 tasks of 10 points, 50 ahead, as an Arrow stream both ways, beside `gp.predict` of the same table. Memory:
-the same requests for some minutes. Hostile: seeded mutations of valid requests; every answer has to be 200 or a refusal
-in its envelope, and the server has to be alive at the end. Requests go to 127.0.0.1 only.
+the same requests for some minutes. Hostile: seeded mutations of valid requests, slow senders among them, to a server
+with a token; every answer has to be 200 or a refusal in its envelope, nothing may be written, and the server has to be
+alive at the end. Requests go to 127.0.0.1 only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from metaprior.data import load_elnino
 
 RATE = 20
 ARROW = "application/vnd.apache.arrow.stream"
+TOKEN = "a-long-token"
 LIMITS = ["--max-body", "300000", "--max-rows", "5000", "--max-points", "20000", "--seconds", "3", "--log", "none"]
 
 
@@ -65,16 +68,31 @@ def main() -> None:
             if asked.memory_minutes:
                 asyncio.run(memory(server, asked.memory_minutes))
         if asked.mutations:
-            with Running(paths, *LIMITS) as server:
+            dated().save(Path(folder) / "dated.metaprior")
+            with Running([*paths, str(Path(folder) / "dated.metaprior")], *LIMITS, "--token", TOKEN) as server:
                 hostile(server, asked.mutations)
 
 
+def dated() -> MetaGP:
+    """A model with dates, covariates and two targets."""
+    chance = np.random.default_rng(0)
+    table = {"plot": np.repeat([f"p{k}" for k in range(9)], 6), "age": np.repeat(np.arange(9.0), 6)}
+    table |= {"soil": np.repeat(list("abababbab"), 6), "a": chance.normal(size=54), "b": chance.normal(size=54)}
+    days = np.datetime64("2024-01-01", "s") + np.tile(np.arange(6), 9) * np.timedelta64(10, "D")
+    gp = MetaGP("deep", "rbf", hidden=(5,), max_epochs=20, progress=False)
+    return gp.fit(pa.table(table | {"day": days}), task="plot", x="day", y=["a", "b"], task_x=["age", "soil"])
+
+
 class Running:
-    """A server of its own, on a port that is free."""
+    """A server of its own, on a port that is free, in a folder where it may write whatever it wants."""
 
     def __init__(self, models: list[str], *options: str) -> None:
         command = [str(Path(sys.executable).with_name("metaprior")), "serve", *models, "--port", "0", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.folder = tempfile.TemporaryDirectory()
+        places = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR"), self.folder.name)
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, cwd=self.folder.name, env=os.environ | places
+        )
         assert self.process.stderr is not None
         self.address = self.process.stderr.readline().split(" at ")[1].split("/ ")[0]
         while True:
@@ -90,6 +108,7 @@ class Running:
     def __exit__(self, *_: Any) -> None:
         self.process.terminate()
         self.process.wait(60)
+        self.folder.cleanup()
 
     @property
     def resident(self) -> float:
@@ -166,10 +185,11 @@ def hostile(server: Running, count: int) -> None:
     """Seeded mutations of valid requests, one after the other; what came of them."""
     host, port = server.address.removeprefix("http://").split(":")
     found: dict[str, int] = {}
+    written = os.listdir(server.folder.name)
     before = server.resident
     for seed in range(count):
         chance = random.Random(seed)
-        method, path, headers, body = mutated(chance)
+        method, path, headers, body = mutated(chance, ("one", "auto", "dated"))
         status, text = sent(host, int(port), method, path, headers, body, chance)
         found[status] = found.get(status, 0) + 1
         if status[0] in "4" and not is_envelope(text):
@@ -177,30 +197,35 @@ def hostile(server: Running, count: int) -> None:
         if status[0] == "5" or "Traceback" in text:
             raise SystemExit(f"seed {seed}: {status}: {text[:300]!r}")
     alive = httpx.get(f"{server.address}/v2/health/live").status_code
+    if os.listdir(server.folder.name) != written:
+        raise SystemExit(f"it has written {os.listdir(server.folder.name)}")
     said = ", ".join(f"{number} × {status}" for status, number in sorted(found.items()))
     print(f"{count:,} mutations: {said}; alive: {alive}; {before:.0f} → {server.resident:.0f} MB")
 
 
 def is_envelope(text: str) -> bool:
-    """Whether a refusal is told as all are; what is no HTTP is refused by the server below ours."""
+    """Whether a refusal is told as all are; the answer to HEAD has no body."""
     try:
-        return set(json.loads(text)["error"]) == {"type", "message", "where"}
+        return text == "no body" or set(json.loads(text)["error"]) == {"type", "message", "where"}
     except (ValueError, KeyError, TypeError):
-        return "That is not the token" in text or text in ("no body", "Invalid HTTP request received.")
+        return False
 
 
-def valid(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
+def valid(chance: random.Random, models: Sequence[str]) -> tuple[str, str, dict[str, str], bytes]:
     """One of the requests that the server answers."""
-    table = rows(chance.randrange(50))
+    table, model = rows(chance.randrange(50)), chance.choice(models)
     form = chance.choice(["rows", "columns", "csv", "arrow", "parquet", "infer", "tasks", "sign-in"])
-    path, headers, body = "/models/one/predict?at=7:9:1", {"Content-Type": "application/json"}, b""
-    if form in ("rows", "columns"):
+    path, headers, body = f"/models/{model}/predict?at=7:9:1", {"Content-Type": "application/json"}, b""
+    if model == "dated":
+        known = {"plot": "new", "day": "2024-01-05", "age": 1.0, "soil": "b", "a": 2.0, "b": 1.0}
+        path, body = "/models/dated/predict", json.dumps({"rows": [known], "at": "2024-02-01:2024-02-03:1d"}).encode()
+    elif form in ("rows", "columns"):
         given = {"rows": table.to_pylist()} if form == "rows" else {"columns": table.to_pydict()}
         body = json.dumps(given | {"at": [7, 8]}).encode()
     elif form in ("csv", "tasks"):
         lines = ["year,month,temperature", *(f"{r['year']},{r['month']},{r['temperature']}" for r in table.to_pylist())]
         headers, body = {"Content-Type": "text/csv"}, "\n".join(lines).encode()
-        path = "/models/auto/tasks" if form == "tasks" else path
+        path = f"/models/{model}/tasks" if form == "tasks" else path
     elif form == "infer":
         tensors = [{"name": "year", "datatype": "BYTES", "shape": [11], "data": ["a"] * 11}]
         for name in ("month", "temperature"):
@@ -208,9 +233,10 @@ def valid(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
                 {"name": name, "datatype": "FP64", "shape": [11], "data": [*table[name].to_pylist(), float("nan")]}
             )
         tensors[1]["data"][-1] = 7.0  # type: ignore[index]
-        path, body = "/v2/models/one/infer", json.dumps({"inputs": tensors}).encode()
+        path, body = f"/v2/models/{model}/infer", json.dumps({"inputs": tensors}).encode()
     elif form == "sign-in":
-        path, headers, body = "/sign-in", {"Content-Type": "application/x-www-form-urlencoded"}, b"token=abcdefgh"
+        path, headers = "/sign-in", {"Content-Type": "application/x-www-form-urlencoded"}
+        body = f"token={TOKEN}".encode()
     else:
         sink = io.BytesIO()
         if form == "parquet":
@@ -220,7 +246,7 @@ def valid(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
                 stream.write_table(table)
         kind = "application/vnd.apache.parquet" if form == "parquet" else ARROW
         headers, body = {"Content-Type": kind}, sink.getvalue()
-    return "POST", path, headers, body
+    return "POST", path, headers | {"Authorization": f"Bearer {TOKEN}"}, body
 
 
 WORDS = (
@@ -229,9 +255,26 @@ WORDS = (
 )  # fmt: skip
 
 
-def mutated(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 10**25, 10**400, 1e308, float("nan"), float("inf"), "", "x", "2020-13-45", "\ud800", "a\nb", [], {},
+    [[1]], {"a": 1}, "missing", "0:1e9:1e-9", "1" * 150_000,
+)  # fmt: skip
+
+
+def other_value(given: Any, chance: random.Random) -> Any:
+    """JSON with another value, of whatever type, somewhere in it."""
+    if isinstance(given, (list, dict)) and given and chance.random() < 0.8:
+        where = chance.choice(list(given) if isinstance(given, dict) else range(len(given)))
+        given[where] = other_value(given[where], chance)
+        return given
+    return chance.choice(VALUES)
+
+
+def mutated(chance: random.Random, models: Sequence[str]) -> tuple[str, str, dict[str, str], bytes]:
     """A valid request, changed in one to three places."""
-    method, path, headers, body = valid(chance)
+    method, path, headers, body = valid(chance, models)
+    if body[:1] == b"{" and chance.random() < 0.5:
+        return method, path, headers, json.dumps(other_value(json.loads(body), chance)).encode()
     for _ in range(chance.randint(1, 3)):
         kind = chance.randrange(12)
         at = chance.randrange(len(body) + 1)
@@ -250,7 +293,16 @@ def mutated(chance: random.Random) -> tuple[str, str, dict[str, str], bytes]:
         elif kind == 5:
             headers[chance.choice(["Accept", "Origin", "Host", "Authorization", "Content-Encoding", "Cookie"])] = (
                 chance.choice(
-                    ["evil.example", "http://evil.example", "*/*", "gzip", "Bearer x", "x" * 5000, "text/csv"]
+                    [
+                        "evil.example",
+                        "http://evil.example",
+                        "http://[",
+                        "*/*",
+                        "gzip",
+                        "Bearer x",
+                        "x" * 5000,
+                        "text/csv",
+                    ]
                 )
             )
         elif kind == 6:
@@ -285,19 +337,25 @@ def sent(
     host: str, port: int, method: str, path: str, headers: dict[str, str], body: bytes, chance: random.Random
 ) -> tuple[str, str]:
     """The status of the answer and its text; a sender that is slow or leaves is among them."""
-    slow = chance.random() < 0.01
+    slow = chance.random()
     try:
-        if slow:
-            with socket.create_connection((host, port), 5) as line:
-                line.sendall(
-                    f"{method} {path.split(' ')[0]} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\n".encode()
-                )
-                line.sendall(b"{")
-                return "left", ""
+        if slow < 0.01:
+            with socket.create_connection((host, port), 15) as line:
+                head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
+                whole = head.encode() + b"Content-Length: 100\r\n\r\n{"
+                line.sendall(whole[: chance.randrange(len(whole) + 1)])
+                return _waited(line) if slow < 0.003 else ("left", "")
         with closing(http.client.HTTPConnection(host, port, timeout=15)) as asking:
             return _answered(asking, method, path, headers, body)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return type(error).__name__, ""
+
+
+def _waited(line: socket.socket) -> tuple[str, str]:
+    """What somebody is told who does not send on."""
+    answer = http.client.HTTPResponse(line)
+    answer.begin()
+    return f"{answer.status} slow", answer.read().decode()
 
 
 def _answered(

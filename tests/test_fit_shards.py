@@ -15,7 +15,7 @@ import pytest
 
 import metaprior
 from metaprior.files import read_state
-from metaprior.workers import processes
+from metaprior.workers import cores
 from tests.test_tool import refused, run
 
 ON_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -101,7 +101,7 @@ def test_a_learned_prior_is_scored_by_tasks_it_never_saw(shards, tmp_path, monke
 def test_any_number_of_workers_writes_the_same_bytes(workers, alone, shards, tmp_path):
     said = ended(command("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", workers))
     assert same(tmp_path / "m", alone[0])
-    assert ("cores: they wait for each other" in said) == (workers > processes.cores())
+    assert ("cores: they wait for each other" in said) == (workers > cores())
 
 
 def test_torchrun_writes_the_same_bytes(alone, shards, tmp_path):

@@ -111,6 +111,12 @@ def test_small_problems_run_on_one_thread_and_the_users_number_comes_back():
         with pytest.raises(KeyError), threads_for(0):
             raise KeyError
         assert torch.get_num_threads() == 2
+        small, large = threads_for(0), threads_for(SMALL)  # at once, as a server's threads are
+        small.__enter__()
+        large.__enter__()
+        small.__exit__(None, None, None)
+        large.__exit__(None, None, None)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
 

@@ -63,7 +63,11 @@ def _by_input(text: str, names: Sequence[str]) -> dict[str, list[str]]:
     """The parts of each input, in the inputs' order; where there is one, it need not be named."""
     found: dict[str, list[str]] = {name: [] for name in names}
     current = names[0] if len(names) == 1 else None
-    for part in next(csv.reader([text], skipinitialspace=True), []):
+    try:
+        parts = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as error:  # a line break, or a text that never ends
+        raise OptionError(f"it cannot be read ({error}).") from None
+    for part in parts:
         name, named, value = part.rpartition("=")
         if named:
             current = name.strip()

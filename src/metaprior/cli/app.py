@@ -420,12 +420,13 @@ def serve(
     max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = 64_000_000,
     max_rows: Annotated[int, typer.Option(help="Rows of a table.")] = 1_000_000,
     max_points: Annotated[int, typer.Option(help="Points that are asked for.")] = 1_000_000,
+    max_known: Annotated[int, typer.Option(help="Known rows of one task.")] = 5_000,
     seconds: Annotated[float, typer.Option(help="How long a request may take.")] = 30.0,
     at_once: Annotated[int, typer.Option(help="Requests that are worked on together.")] = 8,
     log: Annotated[str, typer.Option(help="A line for each request: text, json or none.")] = "text",
 ) -> None:
     """Serve models: a page for people, rows and tensors for programs. Listens to this machine alone unless told."""
     allowed, origins = tuple(allowed_host or ()), tuple(cors or ())
-    limits = {"max_body": max_body, "max_rows": max_rows, "max_points": max_points, "seconds": seconds}
+    limits = {"max_body": max_body, "max_rows": max_rows, "max_points": max_points, "max_known": max_known}
     who = {"host": host, "port": port, "token": token, "open_": open_, "allowed_hosts": allowed, "origins": origins}
-    serve_models(models, {**who, **limits, "at_once": at_once, "log": log})
+    serve_models(models, {**who, **limits, "seconds": seconds, "at_once": at_once, "log": log})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -30,6 +31,9 @@ MOST_COLUMNS = 100_000
 
 SLICE = 100_000
 """Rows of tasks that are predicted at once, known and asked ones: what is made of them stays in memory."""
+
+ENTRIES = 100
+"""Of the covariance of known points with all: what takes as much memory as one row more."""
 
 MOST_TOGETHER = 5_000
 """Points of one task that draws are taken at together: their covariance has the square of that."""
@@ -84,7 +88,7 @@ def predict_table(
     """Condition on each task's rows of a table, and predict.
 
     at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. between:
-    called before each slice of the tasks with what is known of them and what is asked: what it raises ends the work.
+    called before each slice of the work with what is known of all tasks and what is asked: what it raises ends it.
     """
     found = predict_counted(method, columns, table, at, wanted, between)
     return Predicted(found.table, tuple(told(found.notes)), found.points)
@@ -115,8 +119,11 @@ def predict_counted(
     for some in _slices(context, points, whole=wanted.samples > 0):
         between(context, points)
         given, asked = (context, points) if some is None else (context.select(some), points.select(some))
-        part, unlike = one_slice(method, given, asked, columns, wanted)
-        parts.append(part)
+        conditional = method.condition(given)
+        for piece in [asked] if some is None else _pieces(asked, len(given.x)):
+            between(context, points)
+            part, unlike = one_slice(method, conditional, piece, columns, wanted)
+            parts.append(part)
         strange += [asked.ids[i] for i in unlike.tolist()]
     notes.append(_unlike(strange, len(points), columns, wanted.fallback))
     found = {
@@ -130,23 +137,43 @@ def predict_counted(
 
 
 def _slices(context: Tasks, points: Tasks, *, whole: bool) -> list[Tensor | None]:
-    """The tasks, some at a time: as many as have so many rows together. whole: all at once, as draws are taken."""
-    rows = (context.sizes + points.sizes).cumsum(0)
-    if whole or len(rows) == 0 or int(rows[-1]) <= SLICE:
+    """The tasks, some at a time: as many as fit in memory together, and one that is too large for that by itself.
+
+    whole: all at once, as draws are taken.
+    """
+    both = context.sizes + points.sizes
+    rows = both + context.sizes * both // ENTRIES
+    number = (rows.cumsum(0) - 1) // SLICE
+    if whole or len(rows) == 0 or int(number[-1]) == 0:
         return [None]
-    number = (rows - 1) // SLICE
-    return [torch.nonzero(number == k)[:, 0] for k in number.unique().tolist()]
+    begins = torch.ones(len(rows), dtype=torch.int64)
+    large = rows > SLICE
+    begins[1:] = (number[1:] != number[:-1]) | large[1:] | large[:-1]
+    return list(torch.arange(len(rows)).tensor_split(torch.nonzero(begins)[1:, 0]))
+
+
+def _pieces(points: Tasks, known: int) -> list[Tasks]:
+    """The points of a task by itself, some at a time; tasks that are together are small enough as they are."""
+    most = max(SLICE * ENTRIES // (ENTRIES + known), 1)
+    if len(points) > 1 or len(points.x) <= most:
+        return [points]
+    return [
+        replace(points, x=x, y=y, offsets=torch.tensor([0, len(x)]))
+        for x, y in zip(points.x.split(most), points.y.split(most), strict=True)
+    ]
 
 
 def one_slice(
-    method: Any, context: Tasks, points: Tasks, columns: Columns, wanted: Wanted
+    method: Any, conditional: Any, points: Tasks, columns: Columns, wanted: Wanted
 ) -> tuple[dict[str, Array], Tensor]:
-    """The columns that are predicted of some tasks, and which of these are unlike the past ones."""
-    conditional = method.condition(context)
+    """The columns that are predicted of some tasks, and which of these are unlike the past ones.
+
+    conditional: the method with what is known of them.
+    """
     posterior, usual = conditional.at(points), conditional.plausibility
     strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
     if len(strange) and wanted.fallback:
-        alone = method.fallback_.predict(context.select(strange), points.select(strange))
+        alone = method.fallback_.predict(conditional.context.select(strange), points.select(strange))
         posterior = Gathered(points, [(torch.arange(len(points)), posterior), (strange, alone)])
     found = predicted_columns(posterior, columns.y, wanted)
     _check_finite(found, points)

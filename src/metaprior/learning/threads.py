@@ -23,11 +23,13 @@ def threads_for(entries: int) -> Iterator[None]:
     """One thread while the problem is small, the user's number otherwise; theirs again afterwards.
 
     Where a core is busy, a second thread makes small updates several times slower: each waits for the other to be
-    scheduled.
+    scheduled. What is not small leaves the number alone: it is the process's, and something small may run meanwhile.
     """
+    if entries >= SMALL:
+        yield
+        return
     before = torch.get_num_threads()
-    if entries < SMALL:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     try:
         yield
     finally:

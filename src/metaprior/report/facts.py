@@ -20,6 +20,7 @@ def facts_of(method: Any, trained_on: TrainedOn, scores: Mapping[str, Any], size
     facts: dict[str, Any] = {
         "kind": method.saved_as,
         "structure": _structure(method),
+        **({"tried": _tried(method)} if isinstance(method, Auto) else {}),
         "task columns": ", ".join(map(str, columns.task)),
         "input columns": ", ".join(f"{name} ({shown_range(trained_on, k)})" for k, name in enumerate(columns.x)),
         **({"task inputs": _task_inputs(trained_on)} if columns.task_x else {}),
@@ -77,6 +78,12 @@ def _task_inputs(trained_on: TrainedOn) -> str:
     ranges = {name: f"{low:g} to {high:g}" for _, name, low, high in trained_on.task_numbers()}
     said = ", ".join(described(one, ranges) for one in trained_on.columns.task_x)
     return f"{said}; pictures are of a task with the average of these"
+
+
+def _tried(auto: Auto) -> str:
+    """Every prior that was tried, from simple to rich."""
+    said = ", ".join(f"{one.name} {figure_text(one.density._asdict())}" for one in auto.tried_)
+    return f"{said} (log density per held-out value)"
 
 
 def _structure(method: Any) -> str:

@@ -22,13 +22,19 @@ from metaprior.serve.models import Served
 from metaprior.serve.openapi import description
 from metaprior.serve.pages import index_page, sign_in_page
 from metaprior.serve.predicting import Asked, points_of, predicted, read_request, tasks_of
-from metaprior.serve.refusals import Refusal
+from metaprior.serve.refusals import FAILED, Refusal
 from metaprior.serve.settings import Settings
 from metaprior.serve.tables import JSON, answer_of, parsed, rows_of, table_of_body, type_of, wanted_type
-from metaprior.serve.work import Stop, Workers
+from metaprior.serve.work import SMALL, Stop, Workers
+
+FORM = "application/x-www-form-urlencoded"
+"""What a browser sends when somebody signs in."""
 
 ROW = 20
 """Bytes of a row, about."""
+
+BINARY = "Inference-Header-Content-Length"
+"""What a request says that has tensors after its JSON."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -93,23 +99,27 @@ class Server:
 
     async def signed_in(self, request: Request) -> Response:
         """The token, for a cookie that no script can read and no other site can use."""
-        async with request.form(max_fields=4, max_files=0) as form:
+        if not request.headers.get("content-type", "").startswith(FORM):
+            raise Refusal(415, "type", f"send the token as a form does: {FORM}.", "header Content-Type")
+        async with request.form(max_fields=4) as form:
             given = form.get("token")
         token = self.settings.token
         if token is None or not isinstance(given, str) or not right_token(self.settings, given):
-            return HTMLResponse(sign_in_page(wrong=True), 401)
+            if "text/html" in request.headers.get("accept", ""):
+                return HTMLResponse(sign_in_page(wrong=True), 401)
+            raise Refusal(401, "token", "that is not the token.", "token")
         found = RedirectResponse("/", 303)
         found.set_cookie(COOKIE, session(token), httponly=True, samesite="strict", secure=request.url.scheme == "https")
         return found
 
     async def page(self, request: Request) -> Response:
         served = self.model(request)
-        text = await self.workers.run(request, lambda stop: served.page)
+        text = await self.workers.run(request, lambda stop: served.page, SMALL)
         return HTMLResponse(text, headers={"Content-Security-Policy": _policy(text)})
 
     async def about(self, request: Request) -> Response:
         served = self.model(request)
-        return HTMLResponse(await self.workers.run(request, lambda stop: served.about))
+        return HTMLResponse(await self.workers.run(request, lambda stop: served.about, SMALL))
 
     async def tasks(self, request: Request) -> Response:
         """The tasks of a table, for the page: nothing of it is kept."""
@@ -120,7 +130,8 @@ class Server:
                 raise Refusal(415, "type", "send a table: CSV, Parquet or Arrow.", "header Content-Type")
             optional = [one.name for one in served.columns.task_x]
             table = table_of_body(body, kind, served.columns, optional, self.settings.max_rows)
-            return {"tasks": tasks_of(table, served), "notes": list(served.notes)}
+            found, notes = tasks_of(table, served)
+            return {"tasks": found, "notes": notes}
 
         return JSONResponse(await self.workers.run(request, work, len(body) // ROW))
 
@@ -140,7 +151,7 @@ class Server:
             if answer == JSON:
                 stop.check()
                 return JSONResponse({"rows": rows_of(found), "notes": notes})
-            headers = {"Metaprior-Notes": json.dumps(notes)}
+            headers = {"Metaprior-Notes": json.dumps([note[:1000] for note in notes])}  # a name may be of any length
             return Response(answer_of(found, answer), media_type=answer, headers=headers)
 
         return await self.workers.run(request, work, size)
@@ -168,14 +179,23 @@ class Server:
 
     async def infer(self, request: Request) -> Response:
         served, body = self.model(request), await request.body()
+        if BINARY in request.headers:
+            said = "tensors are JSON here, not binary (binary_data=False in tritonclient)."
+            raise Refusal(415, "type", said, f"header {BINARY}")
 
-        def work(stop: Stop) -> dict[str, Any]:
-            table, asked, number = protocol.table_of_tensors(parsed(body), served, self.settings.max_rows)
-            size = points_of(table, asked, served, self.settings)
+        def read(stop: Stop) -> tuple[Any, Any, Asked, list[str]]:
+            given = parsed(body)
+            table, asked = protocol.table_of_tensors(given, served, self.settings.max_rows)
+            return given, table, asked, protocol.wanted_outputs(given, served)
+
+        given, table, asked, names = await self.workers.run(request, read, len(body) // ROW)
+        size = points_of(table, asked, served, self.settings)
+
+        def work(stop: Stop) -> Response:
             found, _ = predicted(table, asked, served, stop, size)
-            return protocol.answer(served, table, found, number)
+            return JSONResponse(protocol.answer(served, table, found, names, given))
 
-        return JSONResponse(await self.workers.run(request, work, len(body) // ROW))
+        return await self.workers.run(request, work, size)
 
 
 def _policy(page: str) -> str:
@@ -201,4 +221,4 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return Refusal(500, "failure", "something went wrong here; it is not your fault.").response()
+    return FAILED.response()

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from typing import Any
 
@@ -63,6 +64,20 @@ def log_request(how: Log, said: dict[str, Any]) -> None:
     """A line about one request: when, what route, which status, how long and how large; no data, names or addresses."""
     if how == "none":
         return
-    line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **said}
+    line = {"time": _now(), **said}
     text = json.dumps(line) if how == "json" else " ".join(str(value) for value in line.values())
     sys.stderr.write(text + "\n")
+
+
+def log_failure(how: Log, error: Exception) -> None:
+    """What nobody has thought of, for whoever runs the server. As JSON it is where it was: its words may hold data."""
+    if how != "json":
+        traceback.print_exception(error)
+        return
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    sys.stderr.write(json.dumps({"time": _now(), "failure": type(error).__name__, "where": where}) + "\n")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

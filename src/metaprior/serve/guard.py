@@ -7,15 +7,14 @@ import hashlib
 import hmac
 import time
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from metaprior.serve.counting import Counts, log_request
-from metaprior.serve.refusals import Refusal
+from metaprior.serve.counting import Counts, log_failure, log_request
+from metaprior.serve.refusals import FAILED, Refusal
 from metaprior.serve.settings import Settings
 
 COOKIE = "metaprior"
@@ -44,6 +43,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, counts: Counts) -> None:
         self.app, self.settings, self.counts = app, settings, counts
+        self.held = 0  # bytes of bodies that are being read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,6 +68,10 @@ class Guard:
                 size = await self._worked_on(scope, receive, sending)
             else:
                 await self.app(scope, receive, sending)
+        except Exception as error:
+            log_failure(self.settings.log, error)
+            if status == 0:
+                await FAILED.response()(scope, receive, sending)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "other")
@@ -102,7 +106,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is None or origin in self.settings.origins:
             return
-        if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        if origin.lower().partition("://")[2] != headers.get("host", "").lower():
             raise Refusal(
                 403, "origin", "pages of other sites may not ask: start the server with --cors ORIGIN.", "header Origin"
             )
@@ -125,23 +129,28 @@ class Guard:
 
     async def _worked_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         """A request with a body, if there are not too many already; the bytes of its body."""
-        if self.counts.at_work >= self.settings.at_once:
-            busy = f"{self.settings.at_once} requests are being worked on: ask again later (--at-once allows more)."
-            await Refusal(429, "busy", busy).response()(scope, receive, send)
-            return 0
-        self.counts.at_work += 1
         try:
+            self._check_busy(0)
             body = await self._body(scope, receive)
+            self._check_busy(0)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
             return 0
         except _GoneError:
             return 0
-        else:
+        self.counts.at_work += 1
+        try:
             await self.app(scope, _replayed(body, receive), send)
             return len(body)
         finally:
             self.counts.at_work -= 1
+
+    def _check_busy(self, more: int) -> None:
+        """Whoever is slow to send a body takes nobody's place; but what waits in memory has an end. more: bytes."""
+        most = self.settings.at_once
+        if self.counts.at_work >= most or self.held + more > most * self.settings.max_body:
+            busy = f"{most} requests are being worked on: ask again later (--at-once allows more)."
+            raise Refusal(429, "busy", busy)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, within the limits of size and time."""
@@ -159,6 +168,8 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise _GoneError
                     parts.append(message.get("body", b""))
+                    self._check_busy(len(parts[-1]))
+                    self.held += len(parts[-1])
                     total += len(parts[-1])
                     if total > most:
                         raise too_large
@@ -167,6 +178,8 @@ class Guard:
         except TimeoutError:
             said = f"the body took more than {self.settings.seconds:g} seconds (--seconds)."
             raise Refusal(408, "too long", said, "body") from None
+        finally:
+            self.held -= total
 
     def _headers(self, given: MutableHeaders, asked: Headers) -> None:
         given.setdefault("Content-Security-Policy", POLICY)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import quote
 
 import torch
 
@@ -64,7 +65,7 @@ class Served:
     @cached_property
     def page(self) -> str:
         """The page on which it can be tried, with tables that are sent to this server."""
-        return live_page(self.gp.method_, self.gp.trained_on_, self.path.name, served=f"/models/{self.name}")
+        return live_page(self.gp.method_, self.gp.trained_on_, self.path.name, served=f"/models/{quote(self.name)}")
 
     @cached_property
     def about(self) -> str:

@@ -77,11 +77,9 @@ def _operation(method: str, path: str, what: str, models: Sequence[str]) -> dict
         operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": schema}]
     if path.endswith(("/predict", "/tasks")):
         table = {"schema": {"type": "string", "format": "binary"}}
-        operation["requestBody"] = {
-            "required": True,
-            "content": {JSON: {"schema": _PREDICT}, CSV: table, ARROW: table, PARQUET: table},
-        }
+        operation["requestBody"] = {"required": True, "content": {CSV: table, ARROW: table, PARQUET: table}}
     if path.endswith("/predict"):
+        operation["requestBody"]["content"][JSON] = {"schema": _PREDICT}
         named = {"model": {"type": "string", "enum": list(models)}} if path == "/predict" else {}
         operation.setdefault("parameters", []).extend(
             {"name": name, "in": "query", "required": False, "schema": schema}
@@ -113,5 +111,7 @@ _PREDICT: dict[str, Any] = {
         "rows": {"type": "array", "items": {"type": "object"}, "description": "Objects with the table's columns."},
         "columns": {"type": "object", "description": "The same as lists, one for each column."},
         **_OPTIONS,
+        "at": {"description": "As in the address; or numbers, rows of all inputs, or objects with task and inputs."},
+        "quantiles": {"type": ["array", "string"], "items": {"type": "number"}},
     },
 }

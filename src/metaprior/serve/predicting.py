@@ -66,13 +66,13 @@ def _asked(options: dict[str, Any], served: Served) -> Asked:
     if unknown:
         raise OptionError(f"no option {unknown[0]!r}: there are {', '.join(OPTIONS)}.")
     wanted = Wanted(
-        level=_number(options.get("level", 0.9), "level"),
-        latent=_truth(options.get("latent", False), "latent"),
+        level=number(options.get("level", 0.9), "level"),
+        latent=truth(options.get("latent", False), "latent"),
         quantiles=_numbers(options.get("quantiles", ()), "quantiles"),
         samples=_whole(options.get("samples", 0), "samples"),
         seed=_whole(options.get("seed", 0), "seed"),
         missing=_missing(options.get("missing", "error")),
-        fallback=_truth(options.get("fallback", False), "fallback"),
+        fallback=truth(options.get("fallback", False), "fallback"),
     )
     wanted.check()
     return Asked(_where(options.get("at", "missing"), served), wanted)
@@ -90,7 +90,7 @@ def _where(at: Any, served: Served) -> Any:
     try:
         points = np.asarray(at, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        points = np.zeros(0)
+        points = np.zeros(())
     points = points[:, None] if points.ndim == 1 and len(columns.x) == 1 else points
     if points.ndim != 2 or points.shape[1] != len(columns.x) or not np.isfinite(points).all():
         raise OptionError(
@@ -101,20 +101,27 @@ def _where(at: Any, served: Served) -> Any:
 
 
 def points_of(table: pa.Table, asked: Asked, served: Served, settings: Settings) -> int:
-    """Rows and points of a request, if they are not too many."""
-    names = list(served.columns.task)
-    if len(names) == 1:
-        tasks = int(pc.count_distinct(table[names[0]]).as_py())
-    else:
-        tasks = table.select(names).group_by(names).aggregate([]).num_rows
+    """How much a request is to compute, about in rows and points, if it is not too much."""
+    names, wanted = list(served.columns.task), asked.wanted
+    y = table[served.columns.y[0]]
+    known = pc.fill_null(pc.is_finite(y) if pa.types.is_floating(y.type) else pc.is_valid(y), False)
+    counted = pa.table([known, *(table[name] for name in names)], ["known", *(f"task {k}" for k in range(len(names)))])
+    sizes = counted.group_by(counted.column_names[1:]).aggregate([("known", "sum")])
+    largest = int(pc.max(sizes["known_sum"]).as_py() or 0)
+    if largest > settings.max_known:
+        said = f"{largest:,} known rows of one task: {settings.max_known:,} are the most (--max-known)."
+        raise Refusal(413, "too large", said, "body")
     points = table.num_rows if isinstance(asked.at, str) else len(asked.at)
-    points *= tasks if isinstance(asked.at, np.ndarray) else 1
-    values = points * (4 + len(asked.wanted.quantiles) + asked.wanted.samples)
+    of_one = points  # at most
+    points *= sizes.num_rows if isinstance(asked.at, np.ndarray) else 1
+    columns = len(wanted.quantiles) + wanted.samples
+    values = points * (4 + columns)
     if points > settings.max_points or values > WIDE * settings.max_points:
         raise Refusal(
             413, "too large", f"{points:,} points, and {values:,} values of them: ask for less (--max-points).", "at"
         )
-    return int(table.num_rows) + points * (1 + asked.wanted.samples // 10)
+    together = largest**2 + (of_one**2 if wanted.samples else 0)  # entries of one task's covariance matrices
+    return int(table.num_rows) + points * (1 + columns // 10) + together // 100
 
 
 def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop, size: int) -> tuple[pa.Table, list[str]]:
@@ -131,16 +138,9 @@ def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop, size: i
     return found, [*served.notes, *dict.fromkeys(notes), *said]
 
 
-def tasks_of(table: pa.Table, served: Served) -> list[dict[str, Any]]:
-    """The tasks of a table, as a page shows them: rows without a target are left out."""
-    columns = served.columns
-    y = [table[name].to_pylist() for name in columns.y]
-    if any(isinstance(value, (str, bool)) for column in y for value in column):
-        raise DataError(f"column {columns.y[0]!r} is a target: give numbers.")
-    known = np.array([all(value is not None and math.isfinite(value) for value in row) for row in zip(*y, strict=True)])
-    if not known.any():
-        raise DataError("no row has a target: there is nothing to show.")
-    tasks = Tasks.from_table(table.filter(pa.array(known)), **columns._asdict())
+def tasks_of(table: pa.Table, served: Served) -> tuple[list[dict[str, Any]], list[str]]:
+    """The tasks of a table, as a page shows them, and what to know of them: rows without a target are left out."""
+    tasks = Tasks.from_table(table, **served.columns._asdict(), missing="drop")
     served.gp.trained_on_.check_inputs(tasks)
     found = []
     for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):
@@ -149,10 +149,11 @@ def tasks_of(table: pa.Table, served: Served) -> list[dict[str, Any]]:
     if tasks.covariates is not None:
         for one, row in zip(found, tasks.covariates.tolist(), strict=True):
             one["about"] = row
-    return found
+    return found, [*served.notes, *(note for note in tasks.notes if note.startswith("dropped"))]
 
 
-def _number(value: Any, name: str) -> float:
+def number(value: Any, name: str) -> float:
+    """What an option says, as a number."""
     try:
         if isinstance(value, bool):
             raise ValueError(value)
@@ -165,17 +166,18 @@ def _numbers(value: Any, name: str) -> tuple[float, ...]:
     parts = [part for part in value.split(",") if part] if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) > 1000:
         raise OptionError(f"{name}: give a list of numbers, such as 0.1,0.5,0.9.")
-    return tuple(_number(part, name) for part in parts)
+    return tuple(number(part, name) for part in parts)
 
 
 def _whole(value: Any, name: str) -> int:
-    number = _number(value, name)
-    if not math.isfinite(number) or number != int(number) or abs(number) > 2**53:
+    found = number(value, name)
+    if not math.isfinite(found) or found != int(found) or abs(found) > 2**53:
         raise OptionError(f"{name} {value!r}: give a whole number.")
-    return int(number)
+    return int(found)
 
 
-def _truth(value: Any, name: str) -> bool:
+def truth(value: Any, name: str) -> bool:
+    """What an option says, as true or false."""
     found = {"true": True, "1": True, "false": False, "0": False}.get(str(value).lower())
     if found is None:
         raise OptionError(f"{name} {value!r}: give true or false.")

@@ -9,7 +9,7 @@ plausibility where the model can tell, FP64 of shape [k]: a value for each row t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow as pa
 from metaprior.errors import DataError
 from metaprior.frames import Wanted
 from metaprior.serve.models import Served
-from metaprior.serve.predicting import Asked
+from metaprior.serve.predicting import Asked, number, truth
 from metaprior.serve.refusals import Refusal
 
 
@@ -40,17 +40,15 @@ def outputs_of(served: Served) -> list[str]:
     return [*names, *(["plausibility"] if hasattr(served.gp.method_, "usual_") else [])]
 
 
-def table_of_tensors(given: Any, served: Served, most: int) -> tuple[pa.Table, Asked, str | None]:
-    """The rows of a request to infer, what is asked, and the id that the answer has to carry."""
+def table_of_tensors(given: Any, served: Served, most: int) -> tuple[pa.Table, Asked]:
+    """The rows of a request to infer, and what is asked."""
     if not isinstance(given, Mapping) or not isinstance(given.get("inputs"), list):
         raise DataError('give {"inputs": [{"name", "shape", "datatype", "data"}, …]}.')
     known = {one["name"]: one for one in described(served)["inputs"]}
     found: dict[str, Any] = {}
     about = served.gp.trained_on_
     for one in given["inputs"]:
-        if not isinstance(one, Mapping) or one.get("name") not in known:
-            raise DataError(f"inputs: there are {', '.join(known)}.")
-        name = str(one["name"])
+        name = _named(one, known, "inputs")
         found[name] = _values(one, name, str(known[name]["datatype"]), most)
         if name in about.dated or name in about.clocks:
             found[name] = _moments(found[name], name in about.clocks)
@@ -62,13 +60,25 @@ def table_of_tensors(given: Any, served: Served, most: int) -> tuple[pa.Table, A
     options = given.get("parameters") or {}
     if not isinstance(options, Mapping):
         raise DataError("parameters: give an object.")
-    level, latent = options.get("level", 0.9), options.get("latent", False)
-    if not isinstance(level, (int, float)) or not isinstance(latent, bool):
-        raise DataError("parameters: level is a number, latent is true or false.")
-    wanted = Wanted(level=float(level), latent=latent)
+    level, latent = number(options.get("level", 0.9), "level"), truth(options.get("latent", False), "latent")
+    wanted = Wanted(level=level, latent=latent)
     wanted.check()
-    number = given.get("id")
-    return pa.table(found), Asked("missing", wanted), None if number is None else str(number)
+    return pa.table(found), Asked("missing", wanted)
+
+
+def wanted_outputs(given: Mapping[str, Any], served: Served) -> list[str]:
+    """The tensors that a request names; all of them where it names none."""
+    known, asked = outputs_of(served), given.get("outputs") or []
+    if not isinstance(asked, list):
+        raise DataError('outputs: give [{"name"}, …].')
+    return [_named(one, known, "outputs") for one in asked] or known
+
+
+def _named(one: Any, known: Collection[str], what: str) -> str:
+    name = one.get("name") if isinstance(one, Mapping) else None
+    if not isinstance(name, str) or name not in known:
+        raise DataError(f"{what}: there are {', '.join(known)}.")
+    return name
 
 
 def _values(one: Mapping[str, Any], name: str, kind: str, most: int) -> pa.Array:
@@ -104,15 +114,17 @@ def _moments(values: pa.Array, clock: bool) -> pa.Array:
     return pa.array(found, pa.timestamp("us"))
 
 
-def answer(served: Served, table: pa.Table, found: pa.Table, number: str | None) -> dict[str, Any]:
-    """Predictions as the protocol has them, in the order of the rows that were asked about."""
+def answer(
+    served: Served, table: pa.Table, found: pa.Table, names: Sequence[str], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Predictions as the protocol has them, in the order of the rows that were asked about; with the request's id."""
     order = _order(table, found, served)
     outputs = [
         {"name": name, "datatype": "FP64", "shape": [len(order)], "data": [column[k] for k in order]}
-        for name, column in ((name, found[name].to_pylist()) for name in outputs_of(served))
+        for name, column in ((name, found[name].to_pylist()) for name in names)
     ]
     told: dict[str, Any] = {"model_name": served.name, "model_version": "1", "outputs": outputs}
-    return told | ({} if number is None else {"id": number})
+    return told if given.get("id") is None else told | {"id": str(given["id"])}
 
 
 def _order(table: pa.Table, found: pa.Table, served: Served) -> list[int]:

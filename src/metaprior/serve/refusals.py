@@ -39,3 +39,7 @@ class Refusal(Exception):  # noqa: N818
         """The answer."""
         headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
         return JSONResponse(self.envelope, self.status, headers)
+
+
+FAILED = Refusal(500, "failure", "something went wrong here; it is not your fault.")
+"""What nobody has thought of."""

@@ -12,6 +12,7 @@ import uvicorn
 
 from metaprior.errors import OptionError
 from metaprior.serve.app import Server
+from metaprior.serve.lines import protocol
 from metaprior.serve.models import Served
 from metaprior.serve.settings import Settings
 
@@ -27,14 +28,13 @@ def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[
     config = uvicorn.Config(
         Server(models, settings).app(),
         access_log=False,
-        log_level="warning",
+        log_level="error",
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=int(settings.seconds) + 5,
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=65_536,
-        limit_concurrency=200,
-        http="auto",
+        http=protocol(settings.seconds),
         ws="none",
     )
     gc.freeze()  # what is loaded stays: it need not be gone through again and again
@@ -48,6 +48,7 @@ def _bound(settings: Settings) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((settings.host.strip("[]"), settings.port))
+        found.listen()
     except OSError as error:
         found.close()
         if error.errno == errno.EADDRINUSE:

@@ -16,7 +16,8 @@ Log = Literal["text", "json", "none"]
 class Settings:
     """host and port: where it listens. token: what others have to know; without one it listens to this machine alone,
     unless it is `open_`. allowed_hosts: names that it may be asked by, beside its own. origins: of pages elsewhere that
-    may ask it (CORS). The limits are of one request, but for `at_once`, the requests that are worked on together.
+    may ask it (CORS). The limits are of one request, but for `max_known`, of one of its tasks (whose covariance has
+    the square of that), and for `at_once`, the requests that are worked on together.
     """
 
     host: str = "127.0.0.1"
@@ -28,6 +29,7 @@ class Settings:
     max_body: int = 64_000_000
     max_rows: int = 1_000_000
     max_points: int = 1_000_000
+    max_known: int = 5_000
     seconds: float = 30.0
     at_once: int = 8
     log: Log = "text"
@@ -35,7 +37,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65_536:
             raise OptionError(f"--port {self.port}: give a number from 1 to 65535, or 0 for any that is free.")
-        for name in ("max_body", "max_rows", "max_points", "seconds", "at_once"):
+        for name in ("max_body", "max_rows", "max_points", "max_known", "seconds", "at_once"):
             if not getattr(self, name) > 0:
                 raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a number above 0.")
         if self.log not in ("text", "json", "none"):
@@ -53,7 +55,7 @@ class Settings:
     @property
     def names(self) -> frozenset[str]:
         """The hosts that a request may name."""
-        own = {"localhost", "127.0.0.1", "[::1]", self.host.lower()}
+        own = {"localhost", "127.0.0.1", "[::1]", self.host.lower(), f"[{self.host.lower()}]"}
         return frozenset(own | {name.lower() for name in self.allowed_hosts})
 
 

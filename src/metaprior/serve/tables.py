@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import narwhals as nw
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from metaprior.data import read_content, written
 from metaprior.errors import DataError
 from metaprior.serve.refusals import Refusal
+from metaprior.serve.typed import check_parquet, check_rows, plain, stream_table
 from metaprior.tasks import Columns, check_known, with_dates
 
 JSON, CSV = "application/json", "text/csv"
@@ -22,8 +22,8 @@ ARROW, PARQUET = "application/vnd.apache.arrow.stream", "application/vnd.apache.
 TYPES = {JSON: JSON, CSV: CSV, "text/plain": CSV, ARROW: ARROW, PARQUET: PARQUET, "application/x-parquet": PARQUET}
 """The types of bodies and answers, by what they are called."""
 
-UNPACKED = 1_000_000_000
-"""Bytes of a Parquet file's columns, as it says itself: beyond that it is a trap."""
+KINDS = {**TYPES, "*/*": JSON, "application/*": JSON, "text/*": CSV}
+"""The types of answers, by what an Accept header may call them."""
 
 
 def type_of(header: str | None) -> str:
@@ -35,21 +35,31 @@ def type_of(header: str | None) -> str:
 
 
 def wanted_type(header: str | None) -> str:
-    """What an answer should be, by the Accept header: the first that there is; JSON where anything will do."""
-    names = [part.split(";")[0].strip().lower() for part in (header or "*/*").split(",")]
-    for name in names:
-        if name in TYPES:
-            return TYPES[name]
-        if name in ("*/*", "application/*"):
-            return JSON
+    """What an answer should be, by the Accept header: what it likes best; JSON where anything will do."""
+    parts = [part.lower().replace(" ", "").split(";") for part in (header or "*/*").split(",")]
+    liked = {name: _liking(options) for name, *options in parts}
+    for name in sorted(liked, key=lambda name: -liked[name]):
+        if name in KINDS and liked[name] > 0:
+            return KINDS[name]
     known = ", ".join(sorted(set(TYPES.values())))
     raise Refusal(406, "type", f"an answer is one of {known}.", "header Accept")
+
+
+def _liking(options: Sequence[str]) -> float:
+    """The q of a type in an Accept header, from 0 (not at all) to 1."""
+    try:
+        return next((float(option[2:]) for option in options if option.startswith("q=")), 1.0)
+    except ValueError:
+        return 1.0
 
 
 def parsed(body: bytes) -> Any:
     """JSON, which may have NaN; told where it is none."""
     try:
-        return json.loads(body)
+        found = json.loads(body.decode("utf-8-sig"))
+        if b"\\u" in body:
+            json.dumps(found, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
+        return found
     except RecursionError:
         raise Refusal(400, "data", "the JSON is nested too deeply.", "body") from None
     except ValueError as error:
@@ -68,7 +78,7 @@ def table_of_rows(given: Any, columns: Columns, optional: Collection[str], most:
         check_known([n for n in named if n not in optional], list(lists), "the columns are")
         lists = {name: lists[name] for name in named if name in lists}
     elif isinstance(given, list):
-        _check_rows(len(given), most)
+        check_rows(len(given), most)
         if not all(isinstance(row, Mapping) for row in given):
             raise DataError("rows: give a list of objects, each with the table's columns.")
         known = list(dict.fromkeys(str(name) for row in given[:1000] for name in row))
@@ -76,7 +86,7 @@ def table_of_rows(given: Any, columns: Columns, optional: Collection[str], most:
         lists = {name: [row.get(name) for row in given] for name in named if name in known}
     else:
         raise DataError("give rows as a list of objects, or columns as an object of lists.")
-    _check_rows(len(next(iter(lists.values()), [])), most)
+    check_rows(len(next(iter(lists.values()), [])), most)
     found = {name: _column(values, name, columns) for name, values in lists.items()}
     if not found or not len(next(iter(found.values()))):
         raise DataError("there are no rows.")
@@ -109,56 +119,18 @@ def _float(value: float, name: str) -> float:
 def table_of_body(body: bytes, kind: str, columns: Columns, optional: Collection[str], most: int) -> pa.Table:
     """The rows of a body that is a table itself."""
     if kind == ARROW:
-        return _of_arrow(body, columns, optional, most)
+        return stream_table(body, columns, optional, most)
     if body[:2] == b"\x1f\x8b":
         raise DataError("the body is packed by gzip: send it as it is.")
     if kind == PARQUET:
-        _check_parquet(body, most)
+        check_parquet(body, columns, most)
     elif body[:4] == b"PAR1" or body[:6] == b"ARROW1":
         raise DataError("the body is no text: name its type in Content-Type.")
-    elif kind == CSV:
-        _check_rows(body.count(b"\n") - 1, most)
+    else:
+        check_rows(body.count(b"\n") - 1, most)
     table = read_content(body, "the body", columns, optional=optional)
-    _check_rows(table.num_rows, most)
-    return table
-
-
-def _check_parquet(body: bytes, most: int) -> None:
-    try:
-        about = pq.ParquetFile(pa.BufferReader(body)).metadata
-        size = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"the body is no Parquet table: {str(error).splitlines()[0]}") from None
-    _check_rows(about.num_rows, most)
-    if size > UNPACKED:
-        raise Refusal(413, "too large", f"the table takes {size:,} bytes unpacked: {UNPACKED:,} are the most.", "body")
-
-
-def _of_arrow(body: bytes, columns: Columns, optional: Collection[str], most: int) -> pa.Table:
-    named = [*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)]
-    try:
-        with ipc.open_stream(pa.BufferReader(body)) as stream:
-            check_known([n for n in named if n not in optional], stream.schema.names, "the body has")
-            batches, rows = [], 0
-            for batch in stream:
-                rows += batch.num_rows
-                _check_rows(rows, most)
-                batches.append(batch)
-            table = pa.Table.from_batches(batches, stream.schema)
-        table.validate(full=True)
-        table = table.select([name for name in named if name in table.schema.names])
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"the body is no stream of Arrow tables: {str(error).splitlines()[0]}") from None
-    if table.num_rows == 0:
-        raise DataError("the body has no rows.")
-    return with_dates(nw.from_native(table), columns.x).to_native()
-
-
-def _check_rows(count: int, most: int) -> None:
-    if count > most:
-        raise Refusal(413, "too large", f"{count:,} rows: {most:,} are the most (--max-rows).", "body")
+    check_rows(table.num_rows, most)
+    return plain(table, columns) if kind == PARQUET else table
 
 
 def answer_of(table: pa.Table, kind: str) -> bytes:

@@ -58,6 +58,7 @@ class Workers:
         """
         stop, pool = Stop(self.seconds), self.quick if size < SMALL else self.large
         found: asyncio.Future[Any] = asyncio.get_running_loop().run_in_executor(pool, work, stop)
+        found.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it any more
         gone: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
         too_long = Refusal(408, "too long", f"it takes more than {self.seconds:g} seconds: ask for less (--seconds).")
         try:
@@ -71,7 +72,9 @@ class Workers:
             raise too_long from None
         except MetapriorError as error:
             raise Refusal.of(error) from None
-        except (MemoryError, RecursionError):
+        except (MemoryError, RecursionError, RuntimeError) as error:
+            if type(error) is RuntimeError and "can't allocate memory" not in str(error):  # as torch says it
+                raise
             raise Refusal(413, "too large", "it takes more memory than there is: ask for less.") from None
         finally:
             gone.cancel()

@@ -10,8 +10,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from metaprior.errors import MetapriorError, OptionError
-from metaprior.workers.processes import Work, WorkerError
+from metaprior.errors import MetapriorError, OptionError, WorkerError
+from metaprior.workers.processes import Work
 
 ANSWER = 10
 """Seconds in which a cluster has to answer."""

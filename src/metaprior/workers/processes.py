@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,22 +13,13 @@ import torch
 from torch import distributed
 from torch.multiprocessing.spawn import ProcessExitedException, spawn
 
-from metaprior.errors import MetapriorError
+from metaprior.errors import MetapriorError, WorkerError
 
 PATIENCE = timedelta(days=2)
 """How long ranks wait for one that is still busy; one that has died is told at once."""
 
 Work = Callable[[Any], None]
 """Something that all ranks do, with the same options: a function that can be sent to another process."""
-
-
-class WorkerError(MetapriorError):
-    """A worker has died."""
-
-
-def cores() -> int:
-    """Of this machine, that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_on(count: int, work: Work, options: Any) -> None:

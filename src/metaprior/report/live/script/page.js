@@ -210,7 +210,7 @@ class Page {
       + "Drag a point to move it, double-click it to remove it.";
     find("footer").textContent = `Computed in this page from the model ${about.model}, which was learned from `
       + `${about.tasks.toLocaleString("en")} tasks (${about.rows.toLocaleString("en")} rows) by metaprior `
-      + `${about.version}. Nothing leaves the page.`;
+      + `${about.version}. ${about.served === null ? "Nothing leaves the page." : "A table that you open is read by the server, which does not keep it."}`;
     find("outputs").hidden = this.p === 1;
     find("output").append(...about.y.map((one, k) => made("option", one.name, { value: String(k) })));
     find("at").value = this.state.at;

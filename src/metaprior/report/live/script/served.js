@@ -82,7 +82,7 @@ class Tables {
         const texts = values.map((value) => (type === "date" ? shownInput(value, type) : String(value)));
         return page.d === 1 ? texts.join(",") : `"${name.replaceAll('"', '""')}=${texts[0]}"${texts.slice(1).map((text) => `,${text}`).join("")}`;
       });
-      const options = new URLSearchParams({ at: inputs.join(","), latent: String(page.state.latent) });
+      const options = new URLSearchParams({ at: inputs.join(","), latent: String(page.state.latent), missing: "drop" });
       this.say("Predicting …");
       const answer = await this.ask(`${this.address}/predict?${options}`, TYPES[kind]);
       const notes = JSON.parse(answer.headers.get("Metaprior-Notes") ?? "[]");
