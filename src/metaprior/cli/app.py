@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -206,7 +207,7 @@ def fit(
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}
     check_workers(table, workers, ray, device)
-    if Path(table).is_dir():
+    if os.path.isdir(table):
         how = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
         how |= {"max_epochs": epochs} if mean or kernel or from_model else effort  # type: ignore[arg-type]
         fit_shards(Asked(table, target, columns, known, missing, how, from_model, resume, quiet, as_json), workers, ray)
@@ -297,7 +298,7 @@ def predict(
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
     options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
-    if Path(table).is_dir():
+    if os.path.isdir(table):
         predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, **options)
         return
     if workers is not None:

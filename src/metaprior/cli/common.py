@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def named_columns(table: str, task: str | None, x: str | None, y: str | None, ta
     """The columns that `--task`, `--x`, `--y` and `--task-x` name; embedded tables know theirs, shards their tasks."""
     given = {"task": task, "x": x, "y": y}
     known: dict[str, Any] = COLUMNS[table]._asdict() if table in COLUMNS else {}
-    if Path(table).is_dir():
+    if os.path.isdir(table):
         known = {"task": Manifest.read(table).task}
     lacking = [f"--{name}" for name, text in given.items() if text is None and name not in known]
     if lacking:
@@ -129,7 +130,7 @@ def _oddities(tasks: Tasks) -> Iterator[str]:
 
 def files_read(*names: str) -> list[str]:
     """Those of a command's inputs that are files: embedded tables are none, standard input may be one."""
-    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED and not Path(name).is_dir()]
+    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED and not os.path.isdir(name)]
 
 
 def check_model_file(out: Path, table: str, overwrite: bool, start: str | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,11 @@ def check_workers(table: str, workers: int | None, ray: str | None, device: str)
     """Whether the workers that were asked for have something to share."""
     if workers is not None and workers < 1:
         raise OptionError(f"--workers {workers}: give 1 or more.")
-    if not Path(table).is_dir() and (workers is not None or ray is not None):
+    if not os.path.isdir(table) and (workers is not None or ray is not None):
         raise OptionError(
             "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
         )
-    if Path(table).is_dir() and device != "cpu":
+    if os.path.isdir(table) and device != "cpu":
         raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
 
 
