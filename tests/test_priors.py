@@ -16,7 +16,7 @@ from metaprior import (
     UnknownNameError,
     make_prior,
 )
-from metaprior.priors import Network
+from metaprior.priors import Network, kernel_matrix, make_kernel
 from metaprior.tasks import Inputs
 
 X = torch.linspace(-2, 2, 7, dtype=torch.float64)[:, None]
@@ -173,3 +173,21 @@ def test_covariances_looked_up_among_distinct_pairs_are_the_same():
 def test_bad_names_and_sizes(options, message):
     with pytest.raises((UnknownNameError, OptionError), match=message):
         make_prior(d=1, seed=0, **options)
+
+
+@pytest.mark.parametrize("name", ["rbf", "matern", "exponential"])
+@pytest.mark.parametrize("q", [1, 3, 20])
+def test_slopes_of_stationary_kernels_are_those_that_gpytorch_traces(name, q):
+    kernel = make_kernel(name, d=q, seed=0).double()
+    kernel.base_kernel.lengthscale = 0.8 * q**0.5
+    random = torch.Generator().manual_seed(q)
+    z1, z2 = (torch.randn(4, n, q, generator=random, dtype=torch.float64, requires_grad=True) for n in (6, 5))
+    parameters = list(kernel.parameters())
+    for pair in ((z1, z1), (z1, z2)):
+        weight = torch.randn(4, 6, len(pair[1][0]), generator=random, dtype=torch.float64)
+        ours, theirs = kernel_matrix(kernel, *pair), kernel(*pair).to_dense()
+        torch.testing.assert_close(ours, theirs)
+        inside = [*dict.fromkeys(pair), *parameters]
+        found, expected = (torch.autograd.grad((weight * one).sum(), inside) for one in (ours, theirs))
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)  # GPyTorch's distances are of products

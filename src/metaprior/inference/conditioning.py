@@ -39,7 +39,7 @@ def conditioned(priors: Sequence[Prior], context: Tasks, at: AtEach | None = Non
         check_fits(prior, context)
     said: Sequence[AtPoints | None] = [None] * len(priors)
     if at is None:
-        laid_out = padded(context)
+        laid_out = padded(context, like=priors[0].like)
     else:
         known = Inputs.of_rows(context)
         laid_out, said = padded(context, known=known), at(known.distinct)

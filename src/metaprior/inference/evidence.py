@@ -163,7 +163,8 @@ def at_inputs(prior: Prior, batch: Batch, at_distinct: AtPoints | None = None) -
     inputs = batch.inputs
     if prior.has_own_means:  # the same point has another mean in another task
         return prior.at(inputs.distinct[inputs.index])
-    return (prior.at(inputs.distinct) if at_distinct is None else at_distinct).gather(inputs.index)
+    said = prior.at(inputs.distinct) if at_distinct is None else at_distinct
+    return said.laid_out(inputs.index.shape) if inputs.own else said.gather(inputs.index)
 
 
 def prior_terms(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -47,6 +47,11 @@ class AtPoints:
     def gather(self, index: Int[Tensor, "*m"]) -> AtPoints:
         """The same at points chosen by position, of which it keeps a note."""
         return AtPoints(_rows(self.mean, index), _rows(self.noise, index), self.features, index)
+
+    def laid_out(self, shape: Sequence[int]) -> AtPoints:
+        """The same points, in this shape."""
+        parts = (self.mean, self.noise, self.features)
+        return AtPoints(*(part.reshape(*shape, *part.shape[1:]) for part in parts))
 
     def of_tasks(self, which: Int[Tensor, " k"]) -> AtPoints:
         """The same for some of the tasks."""

@@ -41,10 +41,15 @@ class Inputs:
 
     distinct: Float[Tensor, "u d"]
     index: Int[Tensor, "*n"]
+    own: bool = False  # whether none comes twice, and they stand in the order of the points
 
     @staticmethod
     def of(x: Float[Tensor, "b n d"]) -> Inputs:
-        distinct, index = distinct_rows(x.reshape(-1, x.shape[-1]))
+        rows = x.reshape(-1, x.shape[-1])
+        distinct, index = distinct_rows(rows)
+        if len(distinct) == len(rows):
+            places = torch.arange(len(rows), device=x.device)
+            return Inputs(rows, places.reshape(x.shape[:-1]), own=True)
         return Inputs(distinct, index.reshape(x.shape[:-1]))
 
     @staticmethod
@@ -56,7 +61,7 @@ class Inputs:
         return Inputs(*distinct_rows(tasks.x))
 
     def to(self, like: Tensor) -> Inputs:
-        return Inputs(self.distinct.to(like), self.index.to(like.device))
+        return Inputs(self.distinct.to(like), self.index.to(like.device), self.own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,12 +150,15 @@ def padded(
     like: a tensor of the device on which they are computed with.
     """
     which = torch.arange(len(tasks)) if which is None else which
-    on_gpu = like is not None and like.is_cuda
-    return [pad(tasks, which[bucket], known) for bucket in buckets(tasks.sizes[which], on_gpu=on_gpu)]
+    gpu = like if like is not None and like.is_cuda else None
+    return [pad(tasks, which[bucket], known, gpu) for bucket in buckets(tasks.sizes[which], on_gpu=gpu is not None)]
 
 
-def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> Padded:
-    """These tasks in one padded batch, in this order. known: the distinct points of all tasks' rows."""
+def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None, gpu: Tensor | None = None) -> Padded:
+    """These tasks in one padded batch, in this order. known: the distinct points of all tasks' rows.
+
+    gpu: a tensor of the device on which distinct points are looked for, where that is quicker.
+    """
     sizes = tasks.sizes[which]
     column = torch.arange(int(sizes.max()) if len(which) else 0)
     mask = column < sizes[:, None]
@@ -158,7 +166,10 @@ def pad(tasks: Tasks, which: Int[Tensor, " b"], known: Inputs | None = None) -> 
     first = tasks.offsets[which].clamp(max=max(len(tasks.x) - 1, 0))
     rows = torch.where(mask, first[:, None] + column, first[:, None])
     y = torch.where(mask[..., None], tasks.y[rows], 0.0)
-    inputs = Inputs.of(tasks.x[rows]) if known is None else Inputs(known.distinct, known.index[rows])
+    if known is None:
+        inputs = Inputs.of(tasks.x[rows] if gpu is None else tasks.x[rows].to(gpu))
+    else:
+        inputs = Inputs(known.distinct, known.index[rows])
     return Padded(which, inputs, y, mask, bool(mask.all()))
 
 
