@@ -232,7 +232,7 @@ def test_work_is_cut_into_slices_of_tasks_and_points(home, monkeypatch):  # noqa
     table["temperature"] = 24 + random.normal(size=sum(sizes))
     at, wanted, cuts = np.linspace(1, 12, 50)[:, None], Wanted(quantiles=(0.1,)), []
     whole = predict_table(gp, gp.trained_on_.columns, table, at, wanted).table
-    monkeypatch.setattr("metaprior.frames.SLICE", 40)
+    monkeypatch.setattr("metaprior.frames.tables.SLICE", 40)
     parts = predict_table(gp, gp.trained_on_.columns, table, at, wanted, lambda *_: cuts.append(1)).table
     pd.testing.assert_frame_equal(parts, whole, rtol=1e-9)
     assert len(cuts) > 10
