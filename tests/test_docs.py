@@ -35,7 +35,9 @@ def examples(text):
 
 
 COMMANDS = commands(README, "sh")  # they run here, one after another
-LONG = [line for text in (README, TUTORIAL, THEORY, SCALE) for line in commands(text, "bash")]  # these need data or minutes
+LONG = [
+    line for text in (README, TUTORIAL, THEORY, SCALE) for line in commands(text, "bash")
+]  # these need data or minutes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +10,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv, feather
+from typer.testing import CliRunner
 
-from metaprior import DataError, Shards, Tasks, shard
-from metaprior.data import blocks, embedded_table, sharding
+from metaprior import DataError, OptionError, OutputError, Shards, Tasks, shard
+from metaprior.cli import app
+from metaprior.data import Manifest, blocks, embedded_table, sharding
 
 QUIET = {"buckets": 5, "progress": False}
 
 
 def rows_of(folder):
-    """All rows, those of each task together."""
-    tables = [pq.read_table(path) for path in sorted(Path(folder).glob("bucket-*.parquet"))]
-    return pa.concat_tables(tables)
+    """All rows, those of each task together, as the manifest has their columns."""
+    names = [name for name, _ in Manifest.read(folder).schema]
+    shards = Shards.open(folder, x=names, y=names)
+    return pa.concat_tables([shards.table(k) for k in range(shards.count)]).select(names)
+
+
+def _refused(what, to):
+    """What is to be written, but for one chunk."""
+    if to.name == "chunk-000003.arrow":
+        raise OutputError("stopped")
+    return what
 
 
 def content(folder):
@@ -59,6 +70,12 @@ def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
         csv.write_csv(table, sink, csv.WriteOptions(delimiter="\t" if "tsv" in name else ","))
         written(path, sink.getvalue().to_pybytes().decode())
     found = rows_of(shard(path, tmp_path / "shards", task="id", **QUIET))
+    with monkeypatch.context() as patch:
+        write = sharding.Workplace.write
+        patch.setattr(sharding.Workplace, "write", lambda self, to, what: write(self, to, _refused(what, to)))
+        with pytest.raises(OutputError):
+            shard(path, tmp_path / "stopped", task="id", **QUIET)
+    assert content(shard(path, tmp_path / "stopped", task="id", **QUIET)) == content(tmp_path / "shards")
     text = name.startswith("t.") and name[2:5] in ("csv", "tsv")
     expected = table.set_column(0, "id", table["id"].cast(pa.string())) if text else table
     assert found.schema.types == expected.schema.types
@@ -187,3 +204,63 @@ def test_lines_may_be_longer_than_a_block_but_quotes_have_to_end(tmp_path, small
         shard(tmp_path / "t.csv", tmp_path / "new", task="id", **QUIET)
     with pytest.raises(DataError, match="has no rows"):
         shard(written(tmp_path / "t.csv", "id,y\n"), tmp_path / "new", task="id", **QUIET)
+
+
+# ---- what cannot be done, and the command
+
+OPTIONS = QUIET | {"task": "id"}
+
+
+@pytest.fixture
+def source(tmp_path):
+    pq.write_table(long_table(), tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"buckets": 0}, OptionError, "buckets=0: give 1 to 65,536"),
+        ({"buckets": 65_537}, OptionError, "buckets=65537"),
+        ({"task": "idd"}, DataError, r"no column 'idd' \(did you mean 'id'"),
+        ({"columns": ["why"]}, DataError, "no column 'why'"),
+        ({"text": ["z"]}, DataError, "no column 'z'"),
+    ],
+)
+def test_options_that_make_no_sense(source, tmp_path, options, error, said):
+    with pytest.raises(error, match=said):
+        shard(source, tmp_path / "out", **OPTIONS | options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_row_has_its_task(source, tmp_path):
+    ids = [1.0] * 70 + [None, float("nan")] + [2.0] * 9
+    pq.write_table(pa.table({"id": ids, "y": range(81)}), source)
+    with pytest.raises(DataError, match="'id' is empty in row 71, the first of 2 among"):
+        shard(source, tmp_path / "out", **OPTIONS)
+    pq.write_table(pa.table({"id": ids[:70], "y": range(70)}), source)
+    assert Manifest.read(shard(source, tmp_path / "out", **OPTIONS)).rows == 70
+
+
+def test_what_is_no_table(tmp_path):
+    with pytest.raises(DataError, match="there is no file"):
+        shard(tmp_path / "none", tmp_path / "out", **OPTIONS)
+    with pytest.raises(DataError, match="has no Parquet files"):
+        shard(tmp_path, tmp_path / "out", **OPTIONS)
+    with pytest.raises(DataError, match="give a file"):
+        shard("-", tmp_path / "out", **OPTIONS)
+    (tmp_path / "t.parquet").write_text("id,y\n1,2\n")
+    with pytest.raises(DataError, match="no Parquet table"):
+        shard(tmp_path / "t.parquet", tmp_path / "out", **OPTIONS)
+
+
+def test_the_command(source, tmp_path):
+    words = ["shard", str(source), "--task", "id", "--out", str(tmp_path / "out"), "--buckets", "3", "--columns", "y"]
+    found = CliRunner().invoke(app, [*words, "--json"])
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == {"shards": str(tmp_path / "out"), "tasks": 30, "rows": 300, "buckets": 3}
+    assert "300 rows, 30 tasks of" in found.stderr
+    assert "in 3 buckets" in found.stderr
+    assert pq.read_table(tmp_path / "out" / "bucket-00000.parquet").column_names == ["id", "y"]
+    again = CliRunner().invoke(app, [*words, "--overwrite", "--quiet"])
+    assert (again.exit_code, again.output) == (0, "")

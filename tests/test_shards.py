@@ -115,7 +115,7 @@ def test_a_number_has_one_hash_whatever_holds_it():
 IDS = {
     "numbers": st.integers(-3, 12),
     "text": st.sampled_from(["a", "b", "7", "007", "ä", "a longer name of a task"]),
-    "fractions": st.sampled_from([0.5, 1.5, -2.0]),
+    "fractions": st.sampled_from([0.5, 1.5, -2.0, 0.0, -0.0]),
 }
 
 

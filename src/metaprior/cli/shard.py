@@ -28,7 +28,11 @@ def shard_table(
 ) -> None:
     """Write the shards, and say what they are."""
     options = {"buckets": buckets, "columns": columns, "text": text, "delimiter": delimiter, "overwrite": overwrite}
-    shard(table, out, task=task, **options, progress=not screen.quiet)  # type: ignore[arg-type]
+    try:
+        shard(table, out, task=task, **options, progress=not screen.quiet)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        screen.say("stopped; what is done is kept: give the same command again to go on.")
+        raise
     manifest = Manifest.read(out)
     filled = [bucket for bucket in manifest.buckets if bucket.tasks]
     sizes = f"{min(one.smallest for one in filled):,} to {max(one.largest for one in filled):,} rows"

@@ -35,7 +35,7 @@ from metaprior.progress import progress_bar
 
 MOST_BUCKETS = 1 << 16
 
-CHUNK_ROWS, CHUNK_BYTES = 1 << 20, 1 << 27
+CHUNK_ROWS, CHUNK_BYTES = 1 << 20, 1 << 26
 """Of what is sorted at a time, at most; a bucket is sorted as a whole."""
 
 WORKERS = min(os.cpu_count() or 1, 4)
@@ -73,7 +73,9 @@ def shard(
         try:
             _Sharding(stream, place, names, buckets, progress).run()
         except OutputError as error:
-            raise OutputError(f"{error} What is done is kept: make room, and run the same command again.") from None
+            raise OutputError(
+                f"{error} What is done is kept: put that right, and run the same command again."
+            ) from None
         except DataError:
             place.give_up()
             raise
@@ -143,9 +145,11 @@ class _Sharding:
         return k, rows
 
     def _write_chunk(self, k: int, table: pa.Table, row: int, read: int) -> int:
+        for name in self.names:
+            _check_ids(table[name], name, self.stream.name, row)
+            if pa.types.is_floating(table[name].type):
+                table = table.set_column(table.column_names.index(name), name, pc.add(table[name], 0.0))  # no -0.0
         keys = [table[name] for name in self.names]
-        for name, key in zip(self.names, keys, strict=True):
-            _check_ids(key, name, self.stream.name, row)
         bucket = (hashes(keys, self.names) % np.uint64(self.buckets)).astype(np.uint16)
         order = np.argsort(bucket, kind="stable")
         table = table.take(pa.array(order)).append_column("", pa.array(bucket[order]))

@@ -145,8 +145,7 @@ def _plain(dtype: Any) -> Any:
     """The type of values that are kept in some other way than one after another."""
     if pa.types.is_dictionary(dtype) or pa.types.is_run_end_encoded(dtype):
         return _plain(dtype.value_type)
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return views.get(dtype, dtype)
+    return {"string_view": pa.string(), "binary_view": pa.binary()}.get(str(dtype), dtype)
 
 
 def _joined(parts: Sequence[_TypedFile]) -> pa.Schema:
