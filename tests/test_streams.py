@@ -225,6 +225,15 @@ def test_batches_are_taken_one_at_a_time(gp, table):
     assert taken == [6, 0]
 
 
+@pytest.mark.filterwarnings("ignore::metaprior.MetapriorWarning")
+def test_a_batch_of_which_nothing_can_be_used_gets_the_prior(gp, table):
+    """As such a task of a whole table does."""
+    y = table["y"].to_numpy().copy()
+    y[:6] = np.inf
+    odd = table.set_column(2, "y", pa.array(y))
+    assert check_same(gp, odd, [1.0], missing="drop").num_rows == 12
+
+
 def test_what_should_be_known_is_added_up_and_said_once(chosen):
     gaps = with_gaps(table_of(seed=1), every=2)
     y = gaps["y"].to_numpy(zero_copy_only=False).copy()
@@ -261,8 +270,8 @@ def test_rows_that_cannot_be_asked_are_added_up(gp, table):
     with pytest.warns(MetapriorWarning, match="dropped 5 of 6 rows"):  # in some batches none is left
         found = pa.Table.from_batches(gp.predict_batches(in_batches(table), more, missing="drop"))
     assert found.num_rows == 1
-    with pytest.raises(DataError, match="5 rows to predict have no 'x'"):
-        gp.predict_batches(in_batches(table), points)
+    with pytest.raises(DataError, match="batch 1: 1 rows to predict have no 'x'"):
+        list(gp.predict_batches(in_batches(table), points))
 
 
 def test_draws_of_batches_have_nothing_in_common(gp, table):
@@ -304,6 +313,10 @@ def test_what_is_refused(gp, table):
         gp.predict_batches([], "somewhere")
     with pytest.raises(DataError, match="no points to predict at"):
         gp.predict_batches([], [])
+    with pytest.raises(DataError, match="the points have no column 'x'"):
+        gp.predict_batches([], table.select(["id", "y"]))
+    with pytest.raises(DataError, match="column 'x' of the points mixes kinds of values"):
+        gp.predict_batches([], pd.DataFrame({"id": ["t00", "t01"], "x": [1.0, "two"]}))
     with pytest.raises(DataError, match="batch 1: a batch is an Arrow record batch or table, not DataFrame"):
         list(gp.predict_batches([table.to_pandas()], [1.0]))
     with pytest.raises(DataError, match="batch 1: the batch has no column 'y'"):

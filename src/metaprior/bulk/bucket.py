@@ -96,6 +96,12 @@ def _ready(question: Question, stamps: tuple[tuple[int, int], ...]) -> Ready:
     return Ready(shards, stream, made_of)
 
 
+def forget() -> None:
+    """Let go of what was read."""
+    _ready.cache_clear()
+    pa.default_memory_pool().release_unused()
+
+
 def where_of(at: str, trained_on: TrainedOn, delimiter: str | None) -> Any:
     """Where to predict: a second table, `missing`, or points."""
     columns = trained_on.columns

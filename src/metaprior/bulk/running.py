@@ -9,15 +9,19 @@ from typing import NamedTuple
 
 import torch
 
-from metaprior.bulk.bucket import Done, Question, predict_bucket, ready
+from metaprior.bulk.bucket import Done, Question, forget, predict_bucket, ready
 from metaprior.bulk.folder import Folder
 from metaprior.errors import DataError, OutputError
+from metaprior.notes import Note, told
 from metaprior.output import same_file
 from metaprior.progress import progress_bar
 from metaprior.workers import in_processes
 
 Engine = Callable[[Callable[[int], Done], Sequence[int]], Iterable[Done]]
 """Does a piece of work for each of some numbers, in any order: `alone`, `together(8)`, or one of another library."""
+
+
+NOT_PREDICTED = "tasks of the points are not predicted: they have no rows in the table, or no point that can be used."
 
 
 class Outcome(NamedTuple):
@@ -37,23 +41,26 @@ def predict_shards(
     """Predict every bucket that is not done yet, and write each as one file of the folder."""
     if same_file(out, question.shards):
         raise OutputError(f"{out} is what this command reads: choose another --out.")
-    shards, stream, made_of = here = ready(question)
-    folder = Folder(Path(out), made_of, here.fingerprint, shards.count)
+    here = ready(question)
+    folder = Folder(Path(out), here.made_of, here.fingerprint, here.shards.count)
+    points = here.stream.where.tasks
+    del here  # a table of points may be large, and workers have their own
     done = folder.begin(overwrite)
     kept = len(done)
-    left = [k for k in range(shards.count) if k not in done]
+    left = [k for k in range(folder.buckets) if k not in done]
     try:
-        with progress_bar("predicting", shards.count, show=show) as advance:
+        with progress_bar("predicting", folder.buckets, show=show) as advance:
             advance(amount=kept)
             for one in engine(partial(predict_bucket, question, out), left):
-                if one.made_of != here.fingerprint:
+                if one.made_of != folder.fingerprint:
                     raise DataError("the model, the shards or the points were changed while they were read.")
                 done[one.bucket] = one
                 advance()
     finally:
         folder.tidy()
-    tasks, rows, notes, outside = folder.finish([done[k] for k in range(shards.count)])
-    return Outcome(tasks, rows, shards.count, kept, notes + stream.where.left_out(tasks), outside)
+    tasks, rows, notes, outside = folder.finish([done[k] for k in range(folder.buckets)])
+    left_out = Note(max(points - tasks, 0), NOT_PREDICTED, points)
+    return Outcome(tasks, rows, folder.buckets, kept, [*notes, *told([left_out])], outside)
 
 
 def alone(work: Callable[[int], Done], numbers: Sequence[int]) -> Iterator[Done]:
@@ -70,6 +77,7 @@ def together(workers: int) -> Engine:
     """So many processes of one thread each."""
 
     def engine(work: Callable[[int], Done], numbers: Sequence[int]) -> Iterator[Done]:
+        forget()
         for _, found in in_processes(work, numbers, workers=workers, what="bucket"):
             yield found
 

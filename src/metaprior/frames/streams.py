@@ -14,12 +14,12 @@ import pyarrow as pa
 import torch
 
 from metaprior.errors import DataError, NumericalError
-from metaprior.frames.asked import NothingAskedError, Places, check_at, is_table, points_of
+from metaprior.frames.asked import NothingAskedError, Places, check_at, is_table
 from metaprior.frames.tables import Wanted, one_slice, predict_counted
 from metaprior.frames.written import as_table
 from metaprior.notes import Note, added, told
 from metaprior.seeds import child_seed
-from metaprior.tasks import Columns, Missing, Tasks, TrainedOn, check_known, task_ids, task_owners, with_dates
+from metaprior.tasks import Columns, Tasks, TrainedOn, check_known, in_numbers, task_ids, task_owners, with_dates
 
 Array = np.ndarray[Any, Any]
 
@@ -49,7 +49,7 @@ class Stream:
         check_at(at)
         self.method, self.wanted, self.look = method, wanted, look
         self.columns: Columns = method.trained_on_.columns
-        self.where = _Where(at, self.columns, wanted.missing)
+        self.where = _Where(at, self.columns)
         self.given: dict[str, Any] = {}  # types of the first batch
         self.schema: Any = None
         self._begin()
@@ -111,15 +111,15 @@ class Stream:
 class _Where:
     """Where each batch is asked: at points, at "missing" targets, or at those rows of a table that are of its tasks."""
 
-    def __init__(self, at: Any, columns: Columns, missing: Missing) -> None:
+    def __init__(self, at: Any, columns: Columns) -> None:
         self.at, self.places, self.x = at, None, torch.zeros(1, len(columns.x), dtype=torch.float64)
         self.each = self.tasks = 0  # points that every task is asked at; tasks of a table of points
         if is_table(at):
-            frame = with_dates(nw.from_native(at, eager_only=True), columns.x)
-            points, _ = points_of(frame, columns._replace(task_x=()), missing, "the points")
+            frame = _needed(at, columns)
             owner, ids = task_owners(frame, columns.task)
-            self.at, self.x, self.places, self.tasks = frame.to_arrow(), points.x, Places(ids), len(points)
-            self.order = np.argsort(owner, kind="stable")
+            self.places, self.tasks, self.at = Places(ids), len(ids), frame.to_arrow()
+            self.x = _moments(self.at, columns.x)
+            self.order = np.argsort(owner, kind="stable").astype(np.int32 if len(owner) < 2**31 else np.int64)
             self.bounds = np.cumsum([0, *np.bincount(owner)])
         elif not isinstance(at, str):
             self.x = Tasks.empty(["any"], len(columns.x), 0).at_points(np.asarray(at, dtype=float)).x
@@ -133,10 +133,30 @@ class _Where:
         rows = [self.order[self.bounds[place] : self.bounds[place + 1]] for place in some]
         return self.at.take(pa.array(np.sort(np.concatenate(rows)))) if rows else None
 
-    def left_out(self, tasks: int) -> list[str]:
-        """A word on tasks of the points that were in no batch, where so many were."""
-        said = "tasks of the points have no rows in the table: they are not predicted."
-        return told([Note(self.tasks - tasks, said, self.tasks)] if self.tasks else [])
+
+def _needed(at: Any, columns: Columns) -> nw.DataFrame[Any]:
+    """The columns of a table of points that are needed, with dates read."""
+    frame = nw.from_native(at, eager_only=True)
+    check_known((*columns.task, *columns.x), frame.columns, "the points have")
+    about = [one.name for one in columns.task_x if one.name in frame.columns]
+    frame = with_dates(frame.select(*columns.task, *columns.x, *about), columns.x)
+    for name in frame.columns:
+        try:
+            frame[name].to_arrow()
+        except (pa.ArrowException, TypeError):
+            raise DataError(
+                f"column {name!r} of the points mixes kinds of values; give all of them one type."
+            ) from None
+    return frame
+
+
+def _moments(table: Any, names: Sequence[str]) -> torch.Tensor:
+    """The inputs of points, where they are dates or times of day: whether all are whole ones says what comes out."""
+    columns = [table[name].combine_chunks() for name in names]
+    found = [in_numbers(one) if pa.types.is_temporal(one.type) else None for one in columns]
+    count = max(1 if one is None else len(one) for one in found)
+    x = torch.from_numpy(np.stack([np.zeros(count) if one is None else one for one in found], 1))
+    return x[torch.isfinite(x).all(1)]
 
 
 class _Seen:

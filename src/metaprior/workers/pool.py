@@ -123,14 +123,19 @@ def _serve(pipe: Connection, work: Callable[[int], Any]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
-    while (number := pipe.recv()) is not None:
-        try:
-            found = work(number)
-        except MetapriorError as error:
-            found = _Failure(next(kind for kind in KINDS if isinstance(error, kind)), str(error))
-        except Exception:
-            found = _Failure(None, traceback.format_exc())
-        pipe.send(found)
+    with contextlib.suppress(EOFError, OSError):  # nobody waits for an answer any more
+        while (number := pipe.recv()) is not None:
+            pipe.send(_outcome(work, number))
+
+
+def _outcome(work: Callable[[int], Any], number: int) -> Any:
+    """What the work gives, or what went wrong with it."""
+    try:
+        return work(number)
+    except MetapriorError as error:
+        return _Failure(next(kind for kind in KINDS if isinstance(error, kind)), str(error))
+    except Exception:
+        return _Failure(None, traceback.format_exc())
 
 
 def _end_with_parent() -> None:
