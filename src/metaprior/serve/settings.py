@@ -14,8 +14,8 @@ Log = Literal["text", "json", "none"]
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be asked: in one request, but for `max_known`, of one of its tasks (whose covariance has the square
-    of that), and for `at_once`, the requests that are worked on together.
+    """Of one request, but for `max_known`, of one of its tasks (whose covariance has the square of that), and for
+    `at_once`, the requests that are worked on together.
     """
 
     max_body: int = 64_000_000
