@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench bench-scale bench-gpu docs clean
 
 demo: $(VENV)/.user
 	$(BIN)/metaprior reproduce step --out demo --methods \
@@ -24,6 +24,12 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/evidence.py
+
+bench-scale: $(VENV)/.dev
+	$(BIN)/python benchmarks/scale.py
+
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python benchmarks/gpu.py
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/sketches.py

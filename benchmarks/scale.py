@@ -3,7 +3,8 @@
     python benchmarks/scale.py [--tasks 1000000] [--rows 30000000] [--text] [--csv] [--folder FOLDER]
     python benchmarks/scale.py --kills 50 --tasks 100000 --rows 3000000
 
-Each step is a process of its own: seconds, peak memory (resident, by the kernel's count), rows and megabytes a second.
+The table is sharded; functional PCA and a learned prior (deep mean, deep kernel) learn from the shards; and tasks of
+five rows are predicted at twenty points each. Each step is a process of its own: seconds, peak memory (resident, by the kernel's count), rows and megabytes a second.
 With --kills a step is killed at so many random moments, and goes on until it is done; the bytes have to be those of a
 run that was left alone.
 """
@@ -29,6 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
+
+from metaprior.data import Manifest
 
 COMMAND = [sys.executable, "-c", "from metaprior.cli import main; main()"]
 BLOCK = 1 << 20
@@ -61,6 +64,8 @@ def main() -> None:
             killed(words, folder, options.kills, options.seed)
         else:
             sharding(words, folder / "shards", table, options.rows)
+            learning(folder, options)
+            predicting(folder, options)
 
 
 def made_up(folder: Path, options: argparse.Namespace) -> Path:
@@ -99,7 +104,7 @@ def timed(words: Sequence[str]) -> Step:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(words)}: exit code {process.returncode}")
-    return Step(time.perf_counter() - start, usage.ru_maxrss * 1024)
+    return Step(time.perf_counter() - start, usage.ru_maxrss * 1024)  # the largest of it and its workers
 
 
 def sharding(words: Sequence[str], out: Path, table: Path, rows: int) -> None:
@@ -109,12 +114,38 @@ def sharding(words: Sequence[str], out: Path, table: Path, rows: int) -> None:
     print(f"  {sum(path.stat().st_size for path in out.iterdir()) / 1e6:,.0f} MB of shards", flush=True)
 
 
-def told(what: str, step: Step, rows: int, size: int) -> None:
-    print(
-        f"{what}: {step.seconds:.1f} s, {step.memory / 1e9:.2f} GB at most; {rows / step.seconds:,.0f} rows/s, "
-        f"{size / 1e6 / step.seconds:,.0f} MB/s",
-        flush=True,
-    )
+def learning(folder: Path, options: argparse.Namespace) -> None:
+    """Models of all tasks, by two workers; functional PCA by one worker as well, which has to come to the same bytes."""
+    fit = ["fit", str(folder / "shards"), "--x", "x", "--y", "y", "--quiet", "--overwrite"]
+    seconds = {}
+    for workers in (2, 1):
+        words = [*fit, "--rungs", "fpca", "--workers", str(workers), "--out", str(folder / f"fpca-{workers}.metaprior")]
+        step = timed(words)
+        seconds[workers] = step.seconds
+        told(f"fit, functional PCA, {workers} workers", step, options.rows)
+    same = (folder / "fpca-1.metaprior").read_bytes() == (folder / "fpca-2.metaprior").read_bytes()
+    print(f"  two workers are {seconds[1] / seconds[2]:.2f} times as fast; the same bytes: {same}", flush=True)
+    deep = ["--mean", "deep", "--kernel", "deep", "--workers", "2", "--out", str(folder / "deep.metaprior")]
+    told("fit, learned prior, 2 workers", timed([*fit, *deep]), options.rows)
+
+
+def predicting(folder: Path, options: argparse.Namespace) -> None:
+    """As many tasks of five rows, predicted at twenty points each, by two workers."""
+    few = argparse.Namespace(**vars(options) | {"rows": 5 * options.tasks})
+    new = folder / "new"
+    timed(["shard", str(made_up(folder, few)), "--task", "id", "--out", str(new), "--quiet", "--overwrite"])
+    tasks = Manifest.read(new).tasks
+    for name in ("fpca-2", "deep"):
+        words = ["predict", str(folder / f"{name}.metaprior"), str(new), "--at", "0.25:9.75:0.5", "--workers", "2"]
+        step = timed([*words, "--out", str(folder / f"ahead-{name}"), "--overwrite", "--quiet"])
+        told(f"predict, {name}, 20 ahead, 2 workers", step, 20 * tasks)
+        print(f"  {tasks / step.seconds:,.0f} tasks/s", flush=True)
+
+
+def told(what: str, step: Step, rows: int, size: int | None = None) -> None:
+    more = "" if size is None else f", {size / 1e6 / step.seconds:,.0f} MB/s"
+    memory, rate = step.memory / 1e9, rows / step.seconds
+    print(f"{what}: {step.seconds:.1f} s, {memory:.2f} GB at most; {rate:,.0f} rows/s{more}", flush=True)
 
 
 def killed(words: Sequence[str], folder: Path, kills: int, seed: int) -> None:

@@ -64,6 +64,10 @@ def same(found, expected):
     return False
 
 
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 def ended(process, code=0):
     out, err = process.communicate(timeout=300)
     assert process.returncode == code, (out, err)
@@ -143,16 +147,23 @@ from ray.cluster_utils import Cluster
 from metaprior.cli import main
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
 cluster.add_node(num_cpus=2)
-sys.argv = ["metaprior", *sys.argv[1:], "--ray", cluster.address]
+words = sys.argv[1:]
 try:
-    main()
+    while words:
+        end = words.index("then")
+        sys.argv = ["metaprior", *words[:end], "--ray", cluster.address]
+        main()
+        words = words[end + 1 :]
 finally:
     cluster.shutdown()
 """
 
 
 def test_two_nodes_of_ray_write_the_same_bytes(alone, shards, tmp_path):
-    words = ["fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 3]
+    ask = ["--at", "1:9:4", "--out"]
+    run("predict", alone[0], shards, *ask, tmp_path / "here", "--workers", 1)
+    words = ["fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 3, "then"]
+    words += ["predict", alone[0], shards, *ask, tmp_path / "there", "--workers", 2, "then"]
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *map(str, words)],
         env=os.environ | ON_LOOPBACK,
@@ -162,6 +173,11 @@ def test_two_nodes_of_ray_write_the_same_bytes(alone, shards, tmp_path):
     )
     ended(process)
     assert same(tmp_path / "m", alone[0])
+    found, expected = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("there", "here")
+    )
+    assert len(expected) == 13  # twelve buckets, and what they are of
+    assert found == expected
 
 
 def test_what_cannot_be_asked_for_is_told(shards, tmp_path, capsys, monkeypatch):

@@ -299,7 +299,7 @@ def test_what_is_refused(tmp_path, capsys, monkeypatch, home):
     assert "predictions of shards are a folder" in say("model", "shards", *at, "--out", "p.csv")
     assert "--plot draws a picture of each task of a table" in say("model", "shards", *at, *out, "--plot", "pictures")
     assert "--workers 0: give 1 or more" in say("model", "shards", *at, *out, "--workers", 0)
-    assert "--workers divides buckets of shards" in say("model", "table.parquet", *at, "--workers", 2)
+    assert "--workers and --ray are for shards" in say("model", "table.parquet", *at, "--workers", 2)
     assert "which can be read more than once" in say("model", "shards", "--at", "-", *out)
     assert "level 2" in say("model", "shards", *at, *out, "--level", 2)
     assert "nothing to predict" in say("model", "shards", "--at", "missing", *out)

@@ -282,9 +282,8 @@ def predict(
         bool, typer.Option("--fallback", help="Predict tasks unlike the past ones from their own points alone.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Of shards: processes that predict buckets, of one thread each; default 1.")
-    ] = None,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
@@ -299,10 +298,9 @@ def predict(
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
     options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
     if os.path.isdir(table):
-        predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, **options)
+        predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, ray=ray, **options)
         return
-    if workers is not None:
-        raise OptionError("--workers divides buckets of shards: make some with `metaprior shard`.")
+    check_workers(table, workers, ray, "cpu")
     predict_model(model, table, at, out, wanted, delimiter=delimiter, **options)
 
 

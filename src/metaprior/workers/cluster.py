@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -39,11 +40,13 @@ def map_on_ray(address: str, work: Callable[[Any], Any], items: Sequence[Any], w
     """`work(item)` of each item, anywhere on the cluster, as they are done."""
     with _connected(address):
         data = import_module("ray.data")
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        data.DataContext.get_current().enable_progress_bars = False
         found = data.from_items([{"item": item} for item in items], override_num_blocks=len(items)).map(
             _Mapped(work), num_cpus=1, compute=data.TaskPoolStrategy(size=workers)
         )
         for row in found.iter_rows():
-            yield row["found"]
+            yield row["found"].value
 
 
 class _Mapped:
@@ -52,7 +55,14 @@ class _Mapped:
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         import_module("torch").set_num_threads(1)
-        return {"found": self.work(row["item"])}
+        return {"found": _Found(self.work(row["item"]))}
+
+
+class _Found:
+    """Something that Ray Data takes as it is, whatever it would make of it in a table."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 @contextmanager
