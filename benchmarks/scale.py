@@ -4,7 +4,8 @@
     python benchmarks/scale.py --kills 50 --tasks 100000 --rows 3000000
 
 The table is sharded; functional PCA and a learned prior (deep mean, deep kernel) learn from the shards; and tasks of
-five rows are predicted at twenty points each. Each step is a process of its own: seconds, peak memory (resident, by the kernel's count), rows and megabytes a second.
+five rows are predicted at twenty points each. Each step is a process of its own: seconds, peak memory (resident, of the
+largest of its processes, by the kernel's count), rows and megabytes a second.
 With --kills a step is killed at so many random moments, and goes on until it is done; the bytes have to be those of a
 run that was left alone.
 """
@@ -115,7 +116,7 @@ def sharding(words: Sequence[str], out: Path, table: Path, rows: int) -> None:
 
 
 def learning(folder: Path, options: argparse.Namespace) -> None:
-    """Models of all tasks, by two workers; functional PCA by one worker as well, which has to come to the same bytes."""
+    """Models of all tasks, by two workers; functional PCA by one worker too, which has to come to the same bytes."""
     fit = ["fit", str(folder / "shards"), "--x", "x", "--y", "y", "--quiet", "--overwrite"]
     seconds = {}
     for workers in (2, 1):

@@ -156,6 +156,15 @@ def test_thorough_is_of_memory(small_sample):
         MetaGP(thorough=True, progress=False).fit(Held(curves(40), 2))
 
 
+def test_what_is_left_out_takes_its_clusters_along():
+    tasks = curves(12).with_clusters([k % 4 for k in range(12)])
+    parts = Held(tasks, 3).apart_from(tasks.select([5]))
+    left = [name for k in range(3) for name in parts.part(k).ids]
+    assert sorted(left) == [k for k in range(12) if k % 4 != 1]
+    alone = Held(curves(12), 3).apart_from(tasks.select([5]))
+    assert sum(len(alone.part(k)) for k in range(3)) == 11
+
+
 def test_parts_that_are_remembered_are_read_once(monkeypatch):
     held = Held(curves(12), 3)
     counts = dict.fromkeys(range(3), 0)

@@ -79,12 +79,12 @@ def learn(asked: Asked) -> None:
     sample = shards.sample(SAMPLE if chosen else OF_ONE)
     gp = MetaGP(**asked.model) if start is None else start.like_new(**asked.model)
     roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"], screen)
-    others = [name for part in (roles.stop, roles.judge) if isinstance(part, Tasks) for name in part.ids]
+    others = [part for part in (roles.stop, roles.judge) if isinstance(part, Tasks)]
     if roles.stop is not None:
         gp.options["held_out"] = roles.stop
     kept = _kept(asked.out)
     ranks.told(lambda: _prepare(kept, asked.resume, screen))
-    gp.fit(shards.without(others) if others else shards, start=start, checkpoint=kept)
+    gp.fit(shards.apart_from(*others) if others else shards, start=start, checkpoint=kept)
     for note in gp.notes_:
         screen.say(f"note: {note}")
     ranks.told(lambda: tell_and_save(gp, roles, asked.out, shards.tasks, len(shards.columns.x), screen))

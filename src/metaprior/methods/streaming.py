@@ -62,7 +62,7 @@ def fit_parts(
         everything = _survey(known, going, takes_task_x=bool(method.trained_on_.columns.task_x))
         if judge is None:
             judge = sample.select([k for k, name in enumerate(sample.ids) if name in judges])
-        notes = go_on(method, All(known.without(judges), judge, everything, going), method.saved_as)
+        notes = go_on(method, All(known.apart_from(judge), judge, everything, going), method.saved_as)
         method.trained_on_ = everything
     return method, notes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable
 from typing import NoReturn
 
 from metaprior.errors import DataError
@@ -56,16 +56,21 @@ class Parts(ABC):
         """The same parts, each changed as it is read."""
         return _Changed(self, change)
 
-    def without(self, ids: Collection[Hashable]) -> Parts:
-        """The same parts without some tasks."""
-        left_out = set(ids)
+    def apart_from(self, *others: Tasks) -> Parts:
+        """The same parts without some tasks, and without any that share a cluster with one of these."""
+        names = {name for part in others for name in part.ids}
+        groups = {group for part in others if part.clusters is not None for group in part.clusters.tolist()}
 
-        def others(own: Tasks) -> Tasks:
-            if left_out.isdisjoint(own.ids):
-                return own
-            return own.select([k for k, name in enumerate(own.ids) if name not in left_out])
+        def left(own: Tasks) -> Tasks:
+            clusters = own.clusters.tolist() if own.clusters is not None and groups else [None] * len(own)
+            kept = [
+                k
+                for k, (name, group) in enumerate(zip(own.ids, clusters, strict=True))
+                if name not in names and group not in groups
+            ]
+            return own if len(kept) == len(own) else own.select(kept)
 
-        return self.changed(others)
+        return self.changed(left)
 
 
 class _Around(Parts):
