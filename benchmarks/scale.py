@@ -62,7 +62,11 @@ def main() -> None:
         table = made_up(folder, options)
         words = ["shard", str(table), "--task", "id", "--buckets", str(options.buckets), "--quiet"]
         if options.kills:
-            killed(words, folder, options.kills, options.seed)
+            shards, model = str(killed("shard", words, folder, options)), ["--x", "x", "--y", "y", "--rungs", "fpca"]
+            fit = ["fit", shards, *model, "--resume", "--workers", "2", "--quiet"]
+            fitted = str(killed("fit", fit, folder, options))
+            predict = ["predict", fitted, shards, "--at", "0:10:0.5", "--workers", "2", "--quiet"]
+            killed("predict", predict, folder, options)
         else:
             sharding(words, folder / "shards", table, options.rows)
             learning(folder, options)
@@ -149,36 +153,47 @@ def told(what: str, step: Step, rows: int, size: int | None = None) -> None:
     print(f"{what}: {step.seconds:.1f} s, {memory:.2f} GB at most; {rate:,.0f} rows/s{more}", flush=True)
 
 
-def killed(words: Sequence[str], folder: Path, kills: int, seed: int) -> None:
-    """Killed at random moments and gone on with, as often as it takes; whenever it is done, the bytes are compared."""
-    alone, out = folder / "left-alone", folder / "killed"
+def killed(what: str, words: Sequence[str], folder: Path, options: argparse.Namespace) -> Path:
+    """Killed at random moments and gone on with, as often as it takes; whenever it is done, the bytes are compared.
+
+    What came of it when it was left alone is what the next step takes.
+    """
+    alone, out = folder / f"{what}-left-alone", folder / f"{what}-killed"
     for path in (alone, out):
-        shutil.rmtree(path, ignore_errors=True)
+        removed(path)
     import_seconds = timed(["--version"]).seconds
     whole = timed([*words, "--out", str(alone)]).seconds
-    expected, rng = content(alone), random.Random(seed)
-    print(f"left alone: {whole:.1f} s, {import_seconds:.1f} s of them until it begins", flush=True)
+    expected, rng = content(alone), random.Random(options.seed)
+    print(f"{what}, left alone: {whole:.1f} s, {import_seconds:.1f} s of them until it begins", flush=True)
     done = ends = 0
-    while done < kills or out.exists():
-        process = subprocess.Popen([*COMMAND, *words, "--out", str(out)])
+    while done < options.kills or out.exists():
+        process = subprocess.Popen([*COMMAND, *words, "--out", str(out)], start_new_session=True)
         try:
-            process.wait(rng.uniform(import_seconds, whole) if done < kills else None)
+            process.wait(rng.uniform(import_seconds, whole) if done < options.kills else None)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)  # its workers too
             process.wait()
             done += 1
             continue
         if process.returncode or content(out) != expected:
-            raise SystemExit(f"after {done} kills: exit code {process.returncode}, or other bytes")
+            raise SystemExit(f"{what}, after {done} kills: exit code {process.returncode}, or other bytes")
         ends += 1
-        shutil.rmtree(out)
-    print(f"{done} kills, {ends} times gone on with to the end: the same bytes each time", flush=True)
+        removed(out)
+    print(f"{what}: {done} kills, {ends} times gone on with to the end: the same bytes each time", flush=True)
+    return alone
 
 
-def content(folder: Path) -> dict[str, str]:
-    """What each file of a folder holds, in short."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+def removed(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def content(made: Path) -> dict[str, str]:
+    """What a file, or each file of a folder, holds, in short."""
+    files = [path for path in sorted(made.rglob("*")) if path.is_file()] if made.is_dir() else [made]
+    return {str(path.relative_to(made)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 if __name__ == "__main__":

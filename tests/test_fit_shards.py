@@ -101,11 +101,10 @@ def test_a_learned_prior_is_scored_by_tasks_it_never_saw(shards, tmp_path, monke
     assert (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize("workers", [2, 8])
-def test_any_number_of_workers_writes_the_same_bytes(workers, alone, shards, tmp_path):
-    said = ended(command("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", workers))
+def test_eight_workers_write_the_same_bytes(alone, shards, tmp_path):
+    said = ended(command("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 8))
     assert same(tmp_path / "m", alone[0])
-    assert ("cores: they wait for each other" in said) == (workers > cores())
+    assert ("cores: they wait for each other" in said) == (cores() < 8)
 
 
 def test_torchrun_writes_the_same_bytes(alone, shards, tmp_path):

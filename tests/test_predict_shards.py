@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 from functools import partial
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from metaprior import MetaGP, shard
+from metaprior import DataError, MetaGP, shard
 from metaprior.bulk import Question, alone, bucket, predict_bucket, predict_shards
 from metaprior.cli import main
 from metaprior.cli.app import app
@@ -290,6 +291,23 @@ def test_predictions_of_something_else_are_left_alone(tmp_path, capsys, monkeypa
     assert sorted(os.listdir(out)) == [*PARTS[:2], "predictions.json"]
     run("model", "shards", "--at", "1:10:3", "--out", out, "--overwrite")
     assert content(out) == expected
+
+
+def test_a_model_that_is_replaced_is_read_again_and_never_mixed_with_the_old(tmp_path, home):
+    """Also in a process that has read the old one."""
+    question = QUESTION._replace(model=str(tmp_path / "model"))
+    shutil.copy("model", question.model)
+    before = predict_bucket(question, str(tmp_path), 0)
+    other = MetaGP("zero", "rbf", max_epochs=2, progress=False).fit(table_of(), **COLUMNS)
+
+    def engine(work, numbers):
+        yield work(numbers[0])
+        other.save(question.model)
+        yield work(numbers[1])
+
+    with pytest.raises(DataError, match="were changed while they were read"):
+        predict_shards(question, str(tmp_path / "p"), engine, show=False)
+    assert predict_bucket(question, str(tmp_path), 0).made_of != before.made_of
 
 
 def test_what_is_refused(tmp_path, capsys, monkeypatch, home):

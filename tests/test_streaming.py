@@ -238,8 +238,8 @@ def fails_in_one(k):
 
 def fitted(ranks):
     model.SAMPLE = model.OF_ONE = 24
-    gp = MetaGP("deep", "rbf", **QUICK, held_out=curves(20, 5)).fit(Held(curves(90), 20))
-    other = MetaGP(rungs=["fpca"], progress=False).fit(Held(curves(90), 20))
+    gp = MetaGP("deep", "rbf", **QUICK, held_out=curves(10, 5)).fit(Held(curves(60), 12))
+    other = MetaGP(rungs=["fpca"], progress=False).fit(Held(curves(60), 12))
     contents = [values.numpy().tobytes() for one in (gp, other) for values in one.whole_state().tensors.values()]
     return b"".join(contents)
 
@@ -252,8 +252,7 @@ def test_any_number_of_ranks_finds_the_same_bytes():
 
 def test_models_of_any_number_of_ranks_are_the_same_bytes(small_sample):
     alone = fitted(Ranks())
-    assert on_ranks(2, fitted) == [alone] * 2
-    assert on_ranks(5, fitted) == [alone] * 5
+    assert on_ranks(3, fitted) == [alone] * 3
 
 
 def test_what_goes_wrong_on_one_rank_goes_wrong_on_all():

@@ -155,6 +155,8 @@ def test_inputs_of_any_type(kind, table):
         noon = pc.add(points["x"].cast(pa.timestamp("s")), pa.scalar(dt.timedelta(hours=12)))
         found = check_same(gp, given, points.set_column(1, "x", noon))
         assert found.schema.field("x").type == pa.timestamp("us")
+        mixed = pa.array([*points["x"].cast(noon.type).to_pylist()[:4], *noon.to_pylist()[4:]], noon.type)
+        assert check_same(gp, given, points.set_column(1, "x", mixed)).schema.field("x").type == pa.timestamp("us")
 
 
 def test_dates_written_as_text_come_out_as_moments(table):
