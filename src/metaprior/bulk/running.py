@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from metaprior.bulk.bucket import Done, Question, forget, predict_bucket, ready
 from metaprior.bulk.folder import Folder
 from metaprior.errors import DataError, OutputError
+from metaprior.learning import one_thread
 from metaprior.notes import Note, told
 from metaprior.output import same_file
 from metaprior.progress import progress_bar
@@ -65,12 +64,8 @@ def predict_shards(
 
 def alone(work: Callable[[int], Done], numbers: Sequence[int]) -> Iterator[Done]:
     """In this process, one bucket after another, on one thread: so that others come to the same bytes."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         yield from map(work, numbers)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def together(workers: int) -> Engine:

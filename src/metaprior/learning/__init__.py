@@ -13,7 +13,7 @@ from metaprior.learning.ranks import Ranks
 from metaprior.learning.spec import OptimizerName, TrainingSpec
 from metaprior.learning.stacks import Curves, StackedCurves
 from metaprior.learning.streaming import Going, em_over_parts, learn_over_parts
-from metaprior.learning.threads import threads_for
+from metaprior.learning.threads import one_thread, threads_for
 from metaprior.learning.together import (
     NO_BASIS,
     NO_SCORES,
@@ -36,6 +36,6 @@ __all__ = [
     "OptimizerName", "Ranks", "StackedCurves", "Statistics", "Stochastic", "TaskDesigns", "Training",
     "TrainingSpec", "Weighting", "check_rank", "design_of", "designs_of", "em_over_parts", "error_of",
     "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em", "fit_kinds", "fit_together",
-    "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many", "start_of",
+    "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many", "one_thread", "start_of",
     "starts", "threads_for", "train",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -25,9 +25,13 @@ def threads_for(entries: int) -> Iterator[None]:
     Where a core is busy, a second thread makes small updates several times slower: each waits for the other to be
     scheduled. What is not small leaves the number alone: it is the process's, and something small may run meanwhile.
     """
-    if entries >= SMALL:
+    with nullcontext() if entries >= SMALL else one_thread():
         yield
-        return
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread; as many as there were again afterwards. What is computed meanwhile has the same bits anywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

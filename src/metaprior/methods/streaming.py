@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch
 
 from metaprior.files import State, method_of
 from metaprior.inference import KeptMethod
-from metaprior.learning import Going, Ranks, fingerprint_of
+from metaprior.learning import Going, Ranks, fingerprint_of, one_thread
 from metaprior.methods.combined import Combination
 from metaprior.methods.fpca import FPCA
 from metaprior.methods.learned import LearnedPrior
@@ -54,7 +53,7 @@ def fit_parts(
     """
     ranks, known = Ranks.here(), parts.remembered(REMEMBERED)
     going = Going(ranks, folder, fingerprint_of([], parts.fingerprint, decides), progress)
-    with _one_thread():
+    with one_thread():
         sample = parts.sample(most)
         method, judges = _begun(sample, begin, going)
         if len(sample) == parts.tasks:
@@ -142,13 +141,3 @@ def _survey(parts: Parts, going: Going, *, takes_task_x: bool) -> TrainedOn:
         return TrainedOn.of(tasks, task_x=takes_task_x, salt=parts.fingerprint[:16]) if len(tasks) else None
 
     return TrainedOn.joined([one for one in going.ranks.joined(range(parts.count), of) if one is not None])
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
