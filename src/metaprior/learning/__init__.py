@@ -36,6 +36,6 @@ __all__ = [
     "OptimizerName", "Ranks", "StackedCurves", "Statistics", "Stochastic", "TaskDesigns", "Training",
     "TrainingSpec", "Weighting", "check_rank", "design_of", "designs_of", "em_over_parts", "error_of",
     "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em", "fit_kinds", "fit_together",
-    "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many", "one_thread", "start_of",
-    "starts", "threads_for", "train",
+    "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many",
+    "one_thread", "start_of", "starts", "threads_for", "train",
 ]  # fmt: skip
