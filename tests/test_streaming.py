@@ -146,6 +146,8 @@ def test_what_needs_all_tasks_in_memory_says_so():
     parts = Held(curves(10), 2)
     with pytest.raises(DataError, match=r"needs all tasks in memory.*MetaGP"):
         Mixture().fit(parts)
+    with pytest.raises(DataError, match="know their columns"):
+        MetaGP().fit(parts, x="hour")
     with pytest.raises(AttributeError, match="no nonsense"):
         _ = parts.nonsense
     assert len(parts) == 10

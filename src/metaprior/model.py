@@ -89,6 +89,8 @@ class MetaGP(KeptMethod):
         runs; where there is one of the same training, it goes on there.
         """
         if isinstance(tasks, Parts):
+            if any((task, x, y, task_x, clusters, support, integer)) or missing != "error":
+                raise DataError("tasks in parts know their columns: name them in Shards.open(folder, x=..., y=...).")
             self._fit_parts(tasks, start, None if checkpoint is None else Path(checkpoint))
             return self
         given = as_tasks(
