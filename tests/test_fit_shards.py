@@ -151,7 +151,11 @@ try:
     while words:
         end = words.index("then")
         sys.argv = ["metaprior", *words[:end], "--ray", cluster.address]
-        main()
+        try:
+            main()
+        except SystemExit as ended:
+            if ended.code:
+                raise
         words = words[end + 1 :]
 finally:
     cluster.shutdown()
