@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from metaprior.errors import OptionError
@@ -13,11 +13,29 @@ Log = Literal["text", "json", "none"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Limits:
+    """Of one request, but for `max_known`, of one of its tasks (whose covariance has the square of that), and for
+    `at_once`, the requests that are worked on together.
+    """
+
+    max_body: int = 64_000_000
+    max_rows: int = 1_000_000
+    max_points: int = 1_000_000
+    max_known: int = 5_000
+    seconds: float = 30.0
+    at_once: int = 8
+
+    def __post_init__(self) -> None:
+        for one in fields(Limits):
+            if not getattr(self, one.name) > 0:
+                raise OptionError(f"--{one.name.replace('_', '-')} {getattr(self, one.name)}: give a number above 0.")
+
+
+@dataclass(frozen=True)
+class Settings(Limits):
     """host and port: where it listens. token: what others have to know; without one it listens to this machine alone,
     unless it is `open_`. allowed_hosts: names that it may be asked by, beside its own. origins: of pages elsewhere that
-    may ask it (CORS). The limits are of one request, but for `max_known`, of one of its tasks (whose covariance has
-    the square of that), and for `at_once`, the requests that are worked on together.
+    may ask it (CORS).
     """
 
     host: str = "127.0.0.1"
@@ -26,20 +44,12 @@ class Settings:
     open_: bool = False
     allowed_hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    max_body: int = 64_000_000
-    max_rows: int = 1_000_000
-    max_points: int = 1_000_000
-    max_known: int = 5_000
-    seconds: float = 30.0
-    at_once: int = 8
     log: Log = "text"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0 <= self.port < 65_536:
             raise OptionError(f"--port {self.port}: give a number from 1 to 65535, or 0 for any that is free.")
-        for name in ("max_body", "max_rows", "max_points", "max_known", "seconds", "at_once"):
-            if not getattr(self, name) > 0:
-                raise OptionError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a number above 0.")
         if self.log not in ("text", "json", "none"):
             raise OptionError(f"--log {self.log}: one of text, json, none.")
         if self.token is not None and len(self.token) < 8:
