@@ -152,18 +152,19 @@ def bulk(address: str, gp: MetaGP) -> None:
     with ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     where = ",".join(map(repr, at.tolist()))
-    for _ in range(3):
+    for _ in range(9):
         began = time.perf_counter()
         gp.predict(table, at=at)
         ours.append(time.perf_counter() - began)
         began = time.perf_counter()
-        headers = {"Content-Type": ARROW, "Accept": ARROW}
-        address_ = f"{address}/models/one/predict"
-        answer = httpx.post(address_, params={"at": where}, content=sink.getvalue(), headers=headers, timeout=120)
-        assert answer.status_code == 200, answer.text
-        assert ipc.open_stream(answer.content).read_all().num_rows == 500_000
+        with closing(http.client.HTTPConnection(address.removeprefix("http://"), timeout=120)) as asking:
+            headers = {"Content-Type": ARROW, "Accept": ARROW}
+            asking.request("POST", f"/models/one/predict?at={where}", sink.getvalue(), headers)
+            answer = asking.getresponse()
+            assert answer.status == 200, answer.read()
+            assert ipc.open_stream(answer.read()).read_all().num_rows == 500_000
         theirs.append(time.perf_counter() - began)
-    here, there = sorted(ours)[1], sorted(theirs)[1]
+    here, there = sorted(ours)[4], sorted(theirs)[4]
     print(f"10,000 tasks: gp.predict {here:.2f} s, the server {there:.2f} s, {there / here:.2f} ×", flush=True)
 
 

@@ -1,8 +1,10 @@
 """The server among strangers: types, texts, sizes and senders that nobody has asked for, and what they are told."""
 
 import asyncio
+import gc
 import io
 import json
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +16,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from pyarrow import ipc
 from starlette.testclient import TestClient
 
 from metaprior import load
 from metaprior.frames import Wanted, predict_table
-from metaprior.serve import Served, Server, Settings, load_models
+from metaprior.serve import Served, Server, Settings, load_models, run_server
 from metaprior.serve.predicting import Asked, points_of
 from metaprior.serve.tables import ARROW, CSV, JSON, PARQUET
 from metaprior.serve.work import SMALL
@@ -213,6 +216,25 @@ def test_what_computes_long_is_large_though_it_is_short(home):  # noqa: F811
 
     assert max(size(10, 50), size(50, 200, samples=1), size(10, 200, quantiles=(0.1,) * 100)) < SMALL
     assert min(size(1000, 1), size(10, 1000, samples=1), size(10, 1000, quantiles=(0.1,) * 100)) > SMALL
+
+
+def test_requests_share_the_cores(home, monkeypatch):  # noqa: F811
+    """A second thread of one request would wait for those of the others."""
+    seen, before = [], signal.getsignal(signal.SIGTERM)
+
+    def run(server, sockets):
+        seen.append(torch.get_num_threads())
+        sockets[0].close()
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    torch.set_num_threads(2)
+    try:
+        run_server(load_models([str(home / "sea.metaprior")]), Settings(port=0), lambda line: None)
+    finally:
+        torch.set_num_threads(1)
+        signal.signal(signal.SIGTERM, before)
+        gc.unfreeze()
+    assert seen == [1]
 
 
 def test_more_memory_than_there_is(home, monkeypatch):  # noqa: F811

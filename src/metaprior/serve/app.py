@@ -147,7 +147,7 @@ class Server:
         size = points_of(table, asked, served, self.settings)
 
         def work(stop: Stop) -> Response:
-            found, notes = predicted(table, asked, served, stop, size)
+            found, notes = predicted(table, asked, served, stop)
             if answer == JSON:
                 stop.check()
                 return JSONResponse({"rows": rows_of(found), "notes": notes})
@@ -192,7 +192,7 @@ class Server:
         size = points_of(table, asked, served, self.settings)
 
         def work(stop: Stop) -> Response:
-            found, _ = predicted(table, asked, served, stop, size)
+            found, _ = predicted(table, asked, served, stop)
             return JSONResponse(protocol.answer(served, table, found, names, given))
 
         return await self.workers.run(request, work, size)

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from metaprior.errors import DataError, OptionError
 from metaprior.frames import Wanted, predict_table
-from metaprior.learning import threads_for
 from metaprior.notes import told
 from metaprior.points import points_at
 from metaprior.report import outside_range
@@ -26,9 +25,6 @@ from metaprior.tasks import Tasks
 
 OPTIONS = ("at", "level", "latent", "quantiles", "samples", "seed", "missing", "fallback")
 """What a request may say beside its rows; the model's name aside."""
-
-ENTRIES = 30
-"""Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
 WIDE = 20
 """Values for each point that may be asked for, times the number of points that may."""
@@ -124,16 +120,15 @@ def points_of(table: pa.Table, asked: Asked, served: Served, settings: Settings)
     return int(table.num_rows) + points * (1 + columns // 10) + together // 100
 
 
-def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop, size: int) -> tuple[pa.Table, list[str]]:
-    """The predictions and what a reader of them should know. size: rows and points."""
+def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop) -> tuple[pa.Table, list[str]]:
+    """The predictions and what a reader of them should know."""
 
     def between(context: Tasks, points: Tasks) -> None:
         stop.check()
 
     method = served.gp
     stop.check()
-    with threads_for(ENTRIES * size):
-        found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
+    found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
     said = told(outside_range(method.trained_on_, where.without_task_x()))
     return found, [*served.notes, *dict.fromkeys(notes), *said]
 

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 
+import torch
 import uvicorn
 
 from metaprior.errors import OptionError
@@ -37,6 +38,7 @@ def run_server(models: Mapping[str, Served], settings: Settings, say: Callable[[
         http=protocol(settings.seconds),
         ws="none",
     )
+    torch.set_num_threads(1)  # requests share the cores: a second thread of one would wait for the threads of others
     gc.freeze()  # what is loaded stays: it need not be gone through again and again
     signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn sends it again when it has finished: the end is a good one
     uvicorn.Server(config).run(sockets=[listening])
