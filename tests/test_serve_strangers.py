@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2 as httpx
@@ -21,6 +22,7 @@ from pyarrow import ipc
 from starlette.testclient import TestClient
 
 from metaprior import load
+from metaprior.errors import OptionError
 from metaprior.frames import Wanted, predict_table
 from metaprior.serve import Served, Server, Settings, load_models, run_server
 from metaprior.serve.predicting import Asked, points_of
@@ -270,6 +272,30 @@ def test_origins_that_are_none(asked):
         assert "--cors" in told(asked.post("/models/sea/predict", json={"rows": ROWS}, headers=headers), 403)
     own = asked.post("/models/sea/predict", json={"rows": ROWS, "at": [4]}, headers={"Origin": HOST})
     assert own.status_code == 200
+
+
+def test_bodies_that_are_here_together(home, monkeypatch):  # noqa: F811
+    """While one is worked on that takes all the memory there is for bodies, another one is not read."""
+    release = threading.Event()
+
+    def waiting(*_, **__):
+        release.wait(10)
+        raise OptionError("done")
+
+    monkeypatch.setattr("metaprior.serve.predicting.predict_table", waiting)
+    monkeypatch.setattr("metaprior.serve.guard.BODIES", 1)
+    body = json.dumps({"rows": ROWS, "at": [4]}).encode()
+    with client(home, "sea", max_body=len(body) + 20) as asked, ThreadPoolExecutor(1) as other:
+        first = other.submit(asked.post, "/predict", content=body + b" " * 20)
+        try:
+            deadline = time.monotonic() + 5
+            while "metaprior_at_work 1" not in asked.get("/metrics").text and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert "bytes together are here already" in told(asked.post("/predict", content=body), 429)
+        finally:
+            release.set()
+        assert "done" in told(first.result(), 400)
+        assert "done" in told(asked.post("/predict", content=body), 400)
 
 
 def test_a_form_is_a_form(home):  # noqa: F811

@@ -421,7 +421,7 @@ def serve(
     max_points: Annotated[int, typer.Option(help="Points that are asked for.")] = 1_000_000,
     max_known: Annotated[int, typer.Option(help="Known rows of one task.")] = 5_000,
     seconds: Annotated[float, typer.Option(help="How long a request may take.")] = 30.0,
-    at_once: Annotated[int, typer.Option(help="Requests that are worked on together.")] = 8,
+    at_once: Annotated[int, typer.Option(help="Requests that are worked on together.")] = 32,
     log: Annotated[str, typer.Option(help="A line for each request: text, json or none.")] = "text",
 ) -> None:
     """Serve models: a page for people, rows and tensors for programs. Listens to this machine alone unless told."""

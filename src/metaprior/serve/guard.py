@@ -21,6 +21,9 @@ COOKIE = "metaprior"
 OPEN = ("/v2/health/live", "/v2/health/ready", "/sign-in")
 """What can be asked without a token."""
 
+BODIES = 8
+"""As many bodies of the largest size may be in memory together."""
+
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
@@ -43,7 +46,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, counts: Counts) -> None:
         self.app, self.settings, self.counts = app, settings, counts
-        self.held = 0  # bytes of bodies that are being read
+        self.held = 0  # bytes of bodies that are read or worked on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -130,26 +133,31 @@ class Guard:
     async def _worked_on(self, scope: Scope, receive: Receive, send: Send) -> int:
         """A request with a body, if there are not too many already; the bytes of its body."""
         try:
-            self._check_busy(0)
+            self._check_busy()
             body = await self._body(scope, receive)
-            self._check_busy(0)
+            self._check_busy()
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
             return 0
         except _GoneError:
             return 0
         self.counts.at_work += 1
+        self.held += len(body)
         try:
             await self.app(scope, _replayed(body, receive), send)
             return len(body)
         finally:
             self.counts.at_work -= 1
+            self.held -= len(body)
 
-    def _check_busy(self, more: int) -> None:
-        """Whoever is slow to send a body takes nobody's place; but what waits in memory has an end. more: bytes."""
-        most = self.settings.at_once
-        if self.counts.at_work >= most or self.held + more > most * self.settings.max_body:
-            busy = f"{most} requests are being worked on: ask again later (--at-once allows more)."
+    def _check_busy(self) -> None:
+        """Whoever is slow to send a body takes nobody's place; but what bodies take in memory has an end."""
+        most, settings = BODIES * self.settings.max_body, self.settings
+        if self.counts.at_work >= settings.at_once:
+            busy = f"{settings.at_once} requests are being worked on: ask again later (--at-once allows more)."
+            raise Refusal(429, "busy", busy)
+        if self.held > most:
+            busy = f"requests of {most:,} bytes together are here already: ask again later (--max-body allows more)."
             raise Refusal(429, "busy", busy)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
@@ -168,9 +176,9 @@ class Guard:
                     if message["type"] == "http.disconnect":
                         raise _GoneError
                     parts.append(message.get("body", b""))
-                    self._check_busy(len(parts[-1]))
                     self.held += len(parts[-1])
                     total += len(parts[-1])
+                    self._check_busy()
                     if total > most:
                         raise too_large
                     if not message.get("more_body"):

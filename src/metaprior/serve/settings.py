@@ -23,7 +23,7 @@ class Limits:
     max_points: int = 1_000_000
     max_known: int = 5_000
     seconds: float = 30.0
-    at_once: int = 8
+    at_once: int = 32
 
     def __post_init__(self) -> None:
         for one in fields(Limits):
