@@ -42,6 +42,10 @@ class OutputError(MetapriorError, OSError):
     """A folder or file that cannot be written."""
 
 
+class DeviceMemoryError(MetapriorError, MemoryError):
+    """A GPU whose memory is too small for what was asked."""
+
+
 class NotFittedError(MetapriorError, RuntimeError):
     """A model asked to predict before it was fitted."""
 

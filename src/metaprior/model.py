@@ -9,16 +9,18 @@ from copy import copy
 from pathlib import Path
 from typing import Any, Self, overload
 
+import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
+from metaprior.devices import device_of, within_memory
 from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import State, load_method
 from metaprior.frames import Stream, Wanted, predict_batches, predict_table
-from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
+from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible, moved
 from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
 from metaprior.options import states
@@ -26,6 +28,8 @@ from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
 from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x
+
+CPU = torch.device("cpu")
 
 
 class MetaGP(KeptMethod):
@@ -163,8 +167,24 @@ class MetaGP(KeptMethod):
                 raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
         if known.task_x:
             check_task_x(known.task_x, context)
-        conditional: Conditional[Posterior] = self._within(self.method_).condition(context)
-        return conditional
+        few = "Condition on fewer at a time, or use device='cpu'."
+        with within_memory(f"what is known of {len(context):,} tasks", few):
+            conditional: Conditional[Posterior] = self._within(self.method_).condition(context)
+        return moved(conditional, CPU)
+
+    def to(self, device: str) -> Self:
+        """Learn and predict there from now on: "cpu", "cuda" or "auto". Answers come back to the CPU."""
+        device_of(device)
+        if device != self.device:
+            self.options = self.options | {"device": device}
+        if hasattr(self, "method_"):
+            self.method_.to(device)
+        return self
+
+    @property
+    def device(self) -> str:
+        """Where it learns and predicts."""
+        return str(self.options.get("device", "cpu"))
 
     def _within(self, method: Method) -> Method:
         """A method whose predictions are possible values of the targets."""
@@ -287,10 +307,11 @@ class MetaGP(KeptMethod):
         return gp
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a model back from its file."""
+    def load(cls, path: str | Path, device: str = "cpu") -> Self:
+        """Read a model back from its file, whatever it was learned on. device: where it is to predict."""
+        device_of(device)
         found = load_method(path)
-        return found if isinstance(found, cls) else cls.of(found)
+        return (found if isinstance(found, cls) else cls.of(found)).to(device)
 
     def _make(self) -> LearnedPrior | Auto:
         if self.mean is None and self.kernel is None:
@@ -332,9 +353,9 @@ def _said(method: Any) -> str:
     )
 
 
-def load(path: str | Path) -> MetaGP:
-    """The model that a file holds, whatever its kind."""
-    return MetaGP.load(path)
+def load(path: str | Path, device: str = "cpu") -> MetaGP:
+    """The model that a file holds, whatever its kind. device: where it is to predict, "cpu", "cuda" or "auto"."""
+    return MetaGP.load(path, device)
 
 
 def _warn(notes: Iterable[str]) -> None:

@@ -86,11 +86,13 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")
     ] = None,
+    device: DeviceOption = "cpu",
     overwrite: OverwriteOption = False,
 ) -> None:
     """Run an experiment of the paper: table beside the paper's, claims judged, figures, and a page with all of it."""
     rows = tuple(name.strip() for name in methods.split(",")) if methods else ()
-    options = Options(seed=seed, methods=rows, optimizer=optimizer, quick=quick, data=data)  # type: ignore[arg-type]
+    given = {"seed": seed, "methods": rows, "optimizer": optimizer, "quick": quick, "data": data, "device": device}
+    options = Options(**given)  # type: ignore[arg-type]
     folder = out or Path("out") / experiment
     if experiment == "all":
         reproduce_all(options, folder, overwrite=overwrite)
@@ -165,6 +167,9 @@ RungsOption = Annotated[
     str | None,
     typer.Option(help="Priors to choose from, such as fpca,mixture; default all that suit the number of tasks."),
 ]
+DeviceOption = Annotated[
+    str, typer.Option(help="Where to compute: cpu, cuda (a GPU), or auto: a GPU where there is one.")
+]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on from where a stopped run was; with --budget 0, choose from it.")
 ]
@@ -191,7 +196,7 @@ def fit(
     epochs: Annotated[int | None, typer.Option(help="Most epochs of learning.")] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    device: DeviceOption = "cpu",
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
@@ -233,11 +238,11 @@ def _model(
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
     chosen = mean is None and kernel is None and start is None and len(tasks) > 1 and not one_row
-    asked = [f"--epochs {epochs}"] * (epochs is not None) + [f"--device {device}"] * (device != "cpu")
-    if chosen and asked:
-        screen.say(f"note: {' and '.join(asked)}: of one prior, so mean and kernel are deep and nothing is chosen.")
+    if chosen and epochs is not None:
+        screen.say(f"note: --epochs {epochs}: of one prior, so mean and kernel are deep and nothing is chosen.")
     elif chosen:
-        return MetaGP(**options | effort | {"progress": False if screen.quiet else "choosing a prior"})
+        label = False if screen.quiet else "choosing a prior"
+        return MetaGP(**options | effort | {"progress": label, "device": device})
     if effort["budget"] is not None or effort["thorough"] or effort["rungs"]:
         screen.say("note: --budget, --thorough and --rungs are of choosing a prior, and here nothing is chosen.")
     options |= {"max_epochs": epochs, "device": device}
@@ -286,6 +291,7 @@ def predict(
     ray: RayOption = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
+    device: DeviceOption = "cpu",
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
@@ -297,11 +303,11 @@ def predict(
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
     options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
+    check_workers(table, workers, ray, device)
     if os.path.isdir(table):
         predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, ray=ray, **options)
         return
-    check_workers(table, workers, ray, "cpu")
-    predict_model(model, table, at, out, wanted, delimiter=delimiter, **options)
+    predict_model(model, table, at, out, wanted, delimiter=delimiter, device=device, **options)
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")
@@ -313,6 +319,7 @@ def evaluate(
     context_until: UntilOption = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
+    device: DeviceOption = "cpu",
     seed: SeedOption = 0,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
@@ -320,6 +327,7 @@ def evaluate(
     """Score a model on tasks it has not seen, beside the last value and a Gaussian process for each task alone."""
     screen = Screen(quiet, as_json)
     options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen, "cluster": cluster}
+    options["device"] = device
     evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
 
 

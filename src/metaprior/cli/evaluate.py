@@ -20,10 +20,10 @@ SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
 def evaluate_model(
     model: str, table: str, context: str | None, until: str | None, *, missing: str, delimiter: str | None, seed: int,
-    screen: Screen, cluster: str | None = None,
+    screen: Screen, cluster: str | None = None, device: str = "cpu",
 ) -> None:  # fmt: skip
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
-    method = load(model)
+    method = load(model, device)
     columns = method.trained_on_.columns
     tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     warn_range(method.trained_on_, tasks, screen)

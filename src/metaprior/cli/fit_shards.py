@@ -44,7 +44,9 @@ def check_workers(table: str, workers: int | None, ray: str | None, device: str)
             "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
         )
     if os.path.isdir(table) and device != "cpu":
-        raise OptionError(f"--device {device}: shards are learned from on CPUs, by as many --workers as you like.")
+        raise OptionError(
+            f"--device {device}: shards are learned from and predicted on CPUs, by as many --workers as you like."
+        )
 
 
 def fit_shards(asked: Asked, workers: int | None, ray: str | None) -> None:

@@ -39,11 +39,12 @@ def predict_model(
     plot: Path | None,
     overwrite: bool,
     screen: Screen,
+    device: str = "cpu",
 ) -> None:
     """Predictions of every task of a table, as a table."""
     wanted.check()
     check_output(out)
-    method = load(model)
+    method = load(model, device)
     columns = method.trained_on_.columns
     if out != "-":
         check_file(

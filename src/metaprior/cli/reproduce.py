@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from metaprior.output import check_folder, write_whole
 from metaprior.paper import (
     CHAPTERS,
     EXPERIMENTS,
+    ON_GPU,
     Options,
     check_experiment,
     run_experiment,
@@ -51,10 +53,11 @@ def reproduce_all(options: Options, folder: Path, *, overwrite: bool = False) ->
     """Every experiment in a folder of its own, and one page of them all."""
     if options.methods:
         raise OptionError("the experiments have different rows: choose them with --methods for one experiment.")
-    for name in EXPERIMENTS:
-        check_experiment(name, options)
-    for name in EXPERIMENTS:
-        reproduce_experiment(name, options, folder / name, overwrite=overwrite)
+    each = {name: options if name in ON_GPU else replace(options, device="cpu") for name in EXPERIMENTS}
+    for name, own in each.items():
+        check_experiment(name, own)
+    for name, own in each.items():
+        reproduce_experiment(name, own, folder / name, overwrite=overwrite)
     write_page([folder / name for name in EXPERIMENTS], folder / "report.html")
     _console().print(f"All experiments on one page: {folder / 'report.html'}", highlight=False)
 

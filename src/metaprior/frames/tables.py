@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metaprior.errors import DataError, NumericalError, OptionError
+from metaprior.devices import device_of, rows_at_once
+from metaprior.errors import DataError, DeviceMemoryError, NumericalError, OptionError
 from metaprior.frames.asked import asked_of
 from metaprior.frames.written import MOMENTS, as_table, identities, named_apart
 from metaprior.inference import Gathered, Posterior
@@ -115,39 +116,59 @@ def predict_counted(
     _check_size(points, len(columns.y), wanted.samples)
     if columns.task_x:
         notes += method.trained_on_.unlike(context)
-    parts, strange = [], list[Any]()
-    for some in _slices(context, points, whole=wanted.samples > 0):
+    parts, strange, halved = list[dict[str, Array]](), list[Any](), 0
+    at_once = rows_at_once(SLICE, device_of(getattr(method, "device", "cpu")))
+    slices = _slices(context, points, at_once, whole=wanted.samples > 0)
+    while slices:
         between(context, points)
+        some = slices.pop(0)
         given, asked = (context, points) if some is None else (context.select(some), points.select(some))
-        conditional = method.condition(given)
-        for piece in [asked] if some is None else _pieces(asked, len(given.x)):
-            between(context, points)
-            part, unlike = one_slice(method, conditional, piece, columns, wanted)
-            parts.append(part)
+        try:
+            found, unlike = _of_slice(method, given, asked, columns, wanted, lambda: between(context, points))
+        except DeviceMemoryError:
+            if len(asked) < 2 or wanted.samples:
+                raise
+            slices[:0] = (torch.arange(len(asked)) if some is None else some).tensor_split(2)
+            halved += 1
+            continue
+        parts += found
         strange += [asked.ids[i] for i in unlike.tolist()]
     notes.append(_unlike(strange, len(points), columns, wanted.fallback))
-    found = {
+    notes.append(Note(halved, "times the memory of the GPU was too small: fewer tasks were predicted at once."))
+    values_of = {
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
         for name, values in parts[0].items()
     }
-    written = as_table(frame, columns.x, points.x, identities(points, columns.task), found)
+    written = as_table(frame, columns.x, points.x, identities(points, columns.task), values_of)
     blank = int((context.sizes == 0).sum())
     notes.append(Note(blank, "tasks have no known rows: they get the prior.", len(points)))
     return Counted(written.to_native(), notes, points)
 
 
-def _slices(context: Tasks, points: Tasks, *, whole: bool) -> list[Tensor | None]:
+def _of_slice(
+    method: Any, given: Tasks, asked: Tasks, columns: Columns, wanted: Wanted, between: Callable[[], None]
+) -> tuple[list[dict[str, Array]], Tensor]:
+    """The columns that are predicted of some tasks, in pieces, and which of these are unlike the past ones."""
+    conditional, parts = method.condition(given), []
+    for piece in [asked] if wanted.samples else _pieces(asked, len(given.x)):
+        between()
+        part, unlike = one_slice(method, conditional, piece, columns, wanted)
+        parts.append(part)
+    return parts, unlike
+
+
+def _slices(context: Tasks, points: Tasks, at_once: int, *, whole: bool) -> list[Tensor | None]:
     """The tasks, some at a time: as many as fit in memory together, and one that is too large for that by itself.
 
     whole: all at once, as draws are taken.
     """
     both = context.sizes + points.sizes
     rows = both + context.sizes * both // ENTRIES
-    number = (rows.cumsum(0) - 1) // SLICE
+    number = (rows.cumsum(0) - 1) // at_once
     if whole or len(rows) == 0 or int(number[-1]) == 0:
         return [None]
     begins = torch.ones(len(rows), dtype=torch.int64)
-    large = rows > SLICE
+    large = rows > at_once
     begins[1:] = (number[1:] != number[:-1]) | large[1:] | large[:-1]
     return list(torch.arange(len(rows)).tensor_split(torch.nonzero(begins)[1:, 0]))
 

@@ -20,6 +20,7 @@ from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional, GaussianPosterior
 from metaprior.inference.method import KeptMethod, Method
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
+from metaprior.inference.moved import MovedConditional, MovedPosterior, moved
 from metaprior.inference.possible import PossibleConditional, PossiblePosterior, WithinPossible
 from metaprior.inference.posterior import Interval, Posterior, normal_nodes
 from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
@@ -31,9 +32,10 @@ __all__ = [
     "EDGES", "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional",
     "ContextBatch", "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals",
     "GaussianPosterior", "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional",
-    "MixturePosterior", "PossibleConditional", "PossiblePosterior", "Posterior", "StackedTasks", "StudentConditional",
+    "MixturePosterior", "MovedConditional", "MovedPosterior", "PossibleConditional", "PossiblePosterior", "Posterior",
+    "StackedTasks", "StudentConditional",
     "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible",
     "at_inputs", "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence",
-    "evidences", "factor", "inverse", "mean_over", "normal_nodes", "normal_scores", "padded_identity",
+    "evidences", "factor", "inverse", "mean_over", "moved", "normal_nodes", "normal_scores", "padded_identity",
     "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

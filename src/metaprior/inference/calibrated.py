@@ -184,7 +184,7 @@ class CalibratedPosterior(Around):
         if not isinstance(self.posterior, MixturePosterior):
             return super().crps(y)
         ends = self.calibration.outward(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
-        low, high = torch.special.ndtr(ends.clamp(-FAR, FAR))
+        low, high = torch.special.ndtr(ends.clamp(-FAR, FAR)).to(self.device)
         lower, upper = self.posterior.between(low)[0], self.posterior.between(high)[1]
         return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
 
@@ -202,6 +202,10 @@ class CalibratedConditional(Conditional[CalibratedPosterior]):
 
     def __init__(self, conditional: Conditional[Posterior], calibration: Calibration) -> None:
         self.conditional, self.calibration, self.context = conditional, calibration, conditional.context
+
+    @property
+    def device(self) -> torch.device:
+        return self.conditional.device
 
     @property
     def evidence(self) -> Evidence | None:
@@ -229,7 +233,7 @@ def _linear(
 ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
     """The odd, rising map that takes 0 to 0 and each point `here` to one `there`, linear in between; and its slope."""
     zero = torch.zeros(1, dtype=torch.float64)
-    x, y = torch.cat([zero, here]), torch.cat([zero, there])
+    x, y = torch.cat([zero, here]).to(z), torch.cat([zero, there]).to(z)
     slopes = y.diff() / x.diff()
     size = z.abs()
     piece = (torch.bucketize(size.contiguous(), x, right=True) - 1).clamp(0, len(slopes) - 1)

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.devices import within_memory
 from metaprior.errors import DataError
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.posterior import Posterior
@@ -38,12 +39,20 @@ class Conditional(ABC, Generic[Answer]):
             raise DataError("points and context must hold the same tasks in the same order.")
         if not torch.isfinite(points.x).all():
             raise DataError("NaN or infinity among the points to predict at.")
-        with torch.no_grad():
+        few = (
+            "Predict fewer tasks or points at a time, give a table (which is predicted in slices), or use device='cpu'."
+        )
+        with torch.no_grad(), within_memory(f"predicting {len(points.x):,} points of {len(points):,} tasks", few):
             return self.posterior(points)
 
     @abstractmethod
     def posterior(self, points: Tasks) -> Answer:
         """The posterior at points that have been checked."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its answers lie."""
+        return torch.device("cpu")
 
     @property
     def evidence(self) -> Evidence | None:

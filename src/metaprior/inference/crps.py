@@ -29,7 +29,7 @@ def integrated_crps(
     shares = torch.linspace(0.0, 1.0, EVENLY, dtype=y.dtype).tolist()
     t = torch.stack([*(low + share * (high - low) for share in shares), y])
     F = torch.stack([cdf(each) for each in t])
-    levels = (torch.arange(AGAIN, dtype=y.dtype) + 0.5) / AGAIN
+    levels = (torch.arange(AGAIN, dtype=y.dtype, device=y.device) + 0.5) / AGAIN
     for _ in range(TIMES):
         t, F = _in_order(t, F)
         more = _where(levels, t, F)

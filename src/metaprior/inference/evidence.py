@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from metaprior.errors import DataError, NumericalError
+from metaprior.errors import DataError, NumericalError, OptionError
 from metaprior.inference.factor import factor, inverse, is_trusted, mean_over, padded_identity
 from metaprior.inference.small import inverse_and_logdet
 from metaprior.priors import AtPoints, FeatureKernel, InnerProduct, Prior
@@ -47,9 +47,14 @@ class Evidence(NamedTuple):
         zero = torch.zeros_like(total)
         return Evidence(total, zero, zero)
 
+    def to(self, device: torch.device | str) -> Evidence:
+        """The same on a device."""
+        fit, complexity, normaliser = (term.to(device) for term in self.terms)
+        return Evidence(fit, complexity, normaliser, self.jitter)
+
     def shifted(self, log_jacobian: Tensor) -> Evidence:
         """The same in other units of y: the Jacobian goes to the complexity."""
-        return self._replace(complexity=self.complexity + log_jacobian)
+        return self._replace(complexity=self.complexity + log_jacobian.to(self.complexity))
 
 
 def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
@@ -232,6 +237,12 @@ def check_fits(prior: Prior, tasks: Tasks) -> None:
             z = prior.at(probe)
             K = prior.covariance(z, z)
     except RuntimeError as error:
+        if "same device" in str(error) or "indices should be" in str(error):
+            raise OptionError(
+                f"the prior's mean or kernel holds numbers on another device than {prior.like.device}, where it is to "
+                "compute: register them as buffers of a module, make them where the points lie (value.to(x)), or use "
+                f"device='cpu'. ({error})"
+            ) from None
         raise DataError(
             f"the prior cannot be evaluated at points with {tasks.d} input columns; make it with d={tasks.d}. ({error})"
         ) from None

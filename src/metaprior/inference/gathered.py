@@ -36,6 +36,10 @@ class Gathered(Posterior):
         return len(self.points.x), self.parts[0][1].shape[1]
 
     @property
+    def device(self) -> torch.device:
+        return self.parts[0][1].device
+
+    @property
     def jitter(self) -> float:  # type: ignore[override]
         return max((part.jitter for _, part in self.parts), default=0.0)
 
@@ -56,7 +60,7 @@ class Gathered(Posterior):
     @property
     def evidence(self) -> Evidence | None:  # type: ignore[override]
         """The evidence of each task's context, where every part has one."""
-        total = torch.zeros(len(self.points), dtype=torch.float64)
+        total = torch.zeros(len(self.points), dtype=torch.float64, device=self.device)
         for which, part in self.parts:
             if part.evidence is None:
                 return None
@@ -66,7 +70,8 @@ class Gathered(Posterior):
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output."""
         p = self.shape[1]
-        found = [torch.zeros(p, n, n, dtype=torch.float64) for n in self.points.sizes.tolist()]
+        none = torch.zeros(0, dtype=torch.float64, device=self.device)
+        found = [none.new_zeros(p, n, n) for n in self.points.sizes.tolist()]
         for which, part in self.parts:
             said = part.covariances()
             if said is None:
@@ -88,7 +93,7 @@ class Gathered(Posterior):
         every = [self.points.rows_of(which) for which, _ in self.parts]
         for step in zip_longest(*(part.nodes(rule) for _, part in self.parts)):
             most = max(len(said[0]) for said in step if said is not None)
-            values, weights = torch.zeros(2, most, *self.shape, dtype=torch.float64)
+            values, weights = torch.zeros(2, most, *self.shape, dtype=torch.float64, device=self.device)
             for rows, said in zip(every, step, strict=True):
                 weights[:, rows] = 0.0  # the last part that has a task speaks
                 if said is not None:
@@ -109,7 +114,7 @@ class Gathered(Posterior):
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
         targets = self.as_targets(y)
-        found = torch.zeros(len(self.points), dtype=torch.float64)
+        found = torch.zeros(len(self.points), dtype=torch.float64, device=self.device)
         for which, part in self.parts:
             found[which] = part.joint_log_density(targets[self.points.rows_of(which)])
         return found

@@ -90,4 +90,4 @@ class IndependentGaussians(GaussianMarginals):
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of each point on its own."""
         normal = torch.randn(count, *self.mean.shape, generator=generator_of(seed), dtype=torch.float64)
-        return self.mean + self.sd * normal
+        return self.mean + self.sd * normal.to(self.mean)

@@ -31,11 +31,11 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
         self, points: Tasks, known: Inputs | None = None, at_distinct: AtPoints | None = None
     ) -> GaussianPosterior:
         """The posterior at these points. known: their distinct ones; at_distinct: what the prior says of those."""
-        p = self.context.p
+        p, device = self.context.p, self.device
         if known is None and on_one_grid(points):
             known = Inputs.of_rows(points)
-        mean = torch.empty(len(points.x), p, dtype=torch.float64)
-        variance, noise = torch.empty(2, len(points.x), dtype=torch.float64)
+        mean = torch.empty(len(points.x), p, dtype=torch.float64, device=device)
+        variance, noise = torch.empty(2, len(points.x), dtype=torch.float64, device=device)
         for part, batch, rows in self.each(points, with_context_only=True, known=known):
             z = at_inputs(part.prior, batch, at_distinct)
             keep = batch.mask
@@ -43,6 +43,11 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
             mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
             noise[rows] = z.noise[keep].to(mean)
         return GaussianPosterior(self, points, mean, variance, noise)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes, and where its answers lie."""
+        return self.parts[0].prior.like.device
 
     def select(self, which: Int[Tensor, " k"]) -> GaussianConditional:
         """Some of the tasks, in this order, without factoring again."""
@@ -69,22 +74,25 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
                 batch = pad(points, part.tasks[chosen], known)
                 rows = points.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
                 chosen_part = part.select(chosen)
-                yield chosen_part, batch.to(chosen_part.prior.like), rows[batch.mask]
+                yield chosen_part, batch.to(chosen_part.prior.like), rows[batch.mask].to(self.device)
 
     @cached_property
     def evidence(self) -> Evidence:
         """The evidence of each task's context, from the factors that are already there."""
-        order = torch.cat([part.tasks for part in self.parts]).argsort()
         with torch.no_grad():
             found = [part.terms for part in self.parts]
-        terms = [torch.cat([part[k] for part in found])[order].cpu().double() for k in range(3)]
+        terms = [torch.cat([part[k] for part in found])[self._order].double() for k in range(3)]
         return Evidence(terms[0], terms[1], terms[2], self.jitter)
 
     @cached_property
     def quadratic(self) -> Float[Tensor, " m"]:
         """`rᵀA⁻¹r` of each task's context: the number of its values, where they are as the prior expects."""
-        order = torch.cat([part.tasks for part in self.parts]).argsort()
-        return torch.cat([part.fit for part in self.parts])[order].cpu().double()
+        return torch.cat([part.fit for part in self.parts])[self._order].double()
+
+    @cached_property
+    def _order(self) -> Int[Tensor, " m"]:
+        """Where each task stands among those of all parts."""
+        return torch.cat([part.tasks for part in self.parts]).argsort().to(self.device)
 
     @cached_property
     def jitter(self) -> float:
@@ -227,7 +235,7 @@ class GaussianPosterior(GaussianMarginals):
         found: dict[int, Tensor] = {}
         for batch, _, C, _ in self._covariances():
             for i, size, matrix in zip(batch.tasks.tolist(), batch.mask.sum(1).tolist(), C, strict=True):
-                found[i] = matrix[:size, :size].cpu().double().expand(self.mean.shape[1], size, size)
+                found[i] = matrix[:size, :size].double().expand(self.mean.shape[1], size, size)
         return [found[i] for i in range(len(self.points))]
 
     @torch.no_grad()
@@ -238,15 +246,15 @@ class GaussianPosterior(GaussianMarginals):
             prior = self.conditional.parts[0].prior
             together = task_evidence(prior, whole.to(prior.like), self.points.ids)
             if together.jitter == 0:  # else the two factorisations are not of one matrix
-                return together.total.cpu().double() - self.evidence.total
+                return together.total.double() - self.evidence.total
         quadratic, logdet = self.joint_terms(targets)
-        return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.double() * LOG_2PI))
+        return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.to(logdet) * LOG_2PI))
 
     @torch.no_grad()
     def joint_terms(self, y: Any) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """`rᵀC⁻¹r` (over all outputs) and `log|C|` of each task's values, C being their covariance."""
         residual = self.as_targets(y) - self.mean
-        quadratic, logdet = torch.zeros(2, len(self.points), dtype=torch.float64)
+        quadratic, logdet = self.mean.new_zeros(2, len(self.points))
         for batch, rows, C, scale in self._covariances():
             L, r = self._factor(batch, C, scale), self._spread(residual, batch, rows)
             half = torch.linalg.solve_triangular(L, r, upper=False)
@@ -258,7 +266,7 @@ class GaussianPosterior(GaussianMarginals):
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together; the same seed gives the same draws however tasks are batched."""
         N, p = self.mean.shape
-        normal = torch.randn(N, count * p, generator=generator_of(seed), dtype=torch.float64)
+        normal = torch.randn(N, count * p, generator=generator_of(seed), dtype=torch.float64).to(self.mean)
         drawn = torch.empty_like(normal)
         for batch, rows, C, scale in self._covariances():
             L, white = self._factor(batch, C, scale), self._spread(normal, batch, rows)
@@ -278,7 +286,7 @@ class GaussianPosterior(GaussianMarginals):
         sizes = self.conditional.context.sizes + self.points.sizes
         if len(sizes) < LEAST_SHARED or not bool((sizes == sizes[0]).all()):
             return None
-        first, *others = batches(self.conditional.context.joined(replace(self.points, y=y)))
+        first, *others = batches(self.conditional.context.joined(replace(self.points, y=y.cpu())))
         # a lone group holds its tasks in their order
         return first if isinstance(first, SharedInputs) and not others else None
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import torch
 
+from metaprior.devices import device_of
 from metaprior.errors import DataError
 from metaprior.files import Saved
 from metaprior.inference.conditional import Conditional
@@ -55,3 +56,8 @@ class Method(ABC):
 
 class KeptMethod(Method, Saved):
     """A method that can be kept in a file."""
+
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on: "cpu", "cuda" or "auto". What gains nothing from a GPU stays as it is."""
+        device_of(device)
+        return self

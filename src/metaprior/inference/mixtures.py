@@ -16,13 +16,17 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians, gaussian_cdf
+from metaprior.inference.moved import on_one_device
 from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.inference.searching import rising_root
 from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks
 
 AT_ONCE = 16_384
-"""Rows whose pairs of components are gone through together: what they take stays in the cache."""
+"""Rows whose pairs of components are gone through together: what they take stays in the cache …"""
+
+ON_GPU = 1000
+"""… which a GPU does not need: there so many times as many."""
 
 NEGLIGIBLE = 1e-12
 """A component of less weight than this in every task is not asked."""
@@ -43,6 +47,10 @@ class MixturePosterior(Posterior):
     @property
     def shape(self) -> tuple[int, int]:
         return self.components[0].shape
+
+    @property
+    def device(self) -> torch.device:
+        return self.log_weights.device
 
     @property
     def jitter(self) -> float:  # type: ignore[override]
@@ -98,7 +106,7 @@ class MixturePosterior(Posterior):
         """The probability of a value below y, at each point."""
         normal = self._gaussians
         found = [weight * one.cdf(y) for one, weight in self._others]
-        if len(normal.means) * y.numel() <= AT_ONCE:
+        if len(normal.means) * y.numel() <= self._at_once:
             found.append((normal.weights * normal.cdf(y[..., None, :, :])).sum(-3))
         else:
             found += [one.weights * one.cdf(y) for one in normal.each()]
@@ -131,29 +139,33 @@ class MixturePosterior(Posterior):
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
         if not all(one.is_gaussian for one, _ in self.parts):
-            ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
+            ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
             (lower, _), (_, upper) = self.between(ends[0]), self.between(ends[1])
             return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
         values, parts = self.as_targets(y), self.parts
         weights = torch.stack([weight for _, weight in parts])
-        places = torch.arange(1, len(parts) + 1)[:, None]
+        places = torch.arange(1, len(parts) + 1, device=self.device)[:, None]
         last = torch.where(weights[..., 0] > 0, places, 0).amax(0)  # components of a row, up to the last with a say
         order = last.argsort(descending=True)
         means, sds = torch.stack([one.mean for one, _ in parts]), torch.stack([one.sd for one, _ in parts])
         total = torch.zeros_like(values)
-        for rows in order.split(AT_ONCE):
+        for rows in order.split(self._at_once):
             counts = (last[rows] >= places).sum(1).tolist()
             total[rows] = _crps(values[rows], means[:, rows], sds[:, rows], weights[:, rows], counts)
         return total
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together: each from one component, chosen by the task's weights."""
-        chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator_of(seed)).mT
-        rows = chosen[:, self.points.task_of_row, None]
-        drawn = torch.zeros(count, *self.shape, dtype=torch.float64)
+        chosen = torch.multinomial(self.weights.cpu(), count, replacement=True, generator=generator_of(seed)).mT
+        rows = chosen[:, self.points.task_of_row, None].to(self.device)
+        drawn = torch.zeros(count, *self.shape, dtype=torch.float64, device=self.device)
         for c in self._asked:
             drawn = torch.where(rows == c, self.components[c].samples(count, child_seed(seed, c)), drawn)
         return drawn
+
+    @property
+    def _at_once(self) -> int:
+        return AT_ONCE if self.device.type == "cpu" else ON_GPU * AT_ONCE
 
     @cached_property
     def _asked(self) -> list[int]:
@@ -190,7 +202,7 @@ class MixturePosterior(Posterior):
     def _gaussians(self) -> _Gaussians:
         found = [(one.mean, one.sd, weight) for one, weight in self.parts if one.is_gaussian]
         if not found:
-            return _Gaussians(*torch.zeros(3, 0, *self.shape, dtype=torch.float64))
+            return _Gaussians(*torch.zeros(3, 0, *self.shape, dtype=torch.float64, device=self.device))
         return _Gaussians(*(torch.stack(each) for each in zip(*found, strict=True)))
 
 
@@ -220,14 +232,18 @@ class MixtureConditional(Conditional[MixturePosterior]):
     def __init__(
         self, components: Sequence[Conditional[Posterior]], log_shares: Float[Tensor, " c"], *, by_evidence: bool
     ) -> None:
-        self.components, self.context = components, components[0].context
-        said = [one.evidence for one in components]
+        self.components, self.context = on_one_device(components), components[0].context
+        said, log_shares = [one.evidence for one in self.components], log_shares.to(self.device)
         known = [one.total.detach() for one in said if one is not None]
         self.total = (torch.stack(known, -1) + log_shares).logsumexp(-1) if len(known) == len(said) else None
         self.log_weights = log_shares.expand(len(self.context), len(components))
         if by_evidence:
             assert self.total is not None  # priors have an evidence
             self.log_weights = torch.stack(known, -1) + log_shares - self.total[:, None]
+
+    @property
+    def device(self) -> torch.device:
+        return self.components[0].device
 
     @property
     def evidence(self) -> Evidence | None:

@@ -39,7 +39,7 @@ class PossiblePosterior(Around):
 
     @staticmethod
     def of(posterior: Posterior, possible: Sequence[Possible]) -> PossiblePosterior:
-        lower, upper, whole = (torch.tensor(part) for part in zip(*possible, strict=True))
+        lower, upper, whole = (torch.tensor(part, device=posterior.device) for part in zip(*possible, strict=True))
         return PossiblePosterior(posterior, lower.double(), upper.double(), whole)
 
     @property
@@ -72,12 +72,12 @@ class PossiblePosterior(Around):
 
     def _numbers(self, also: Float[Tensor, "N p"] | None = None) -> Float[Tensor, "k N p"] | None:
         """All whole numbers that matter at each point; None where they are so many that rounding does not matter."""
-        ends = torch.special.ndtr(torch.tensor([[[-FAR]], [[FAR]]], dtype=torch.float64))
+        ends = torch.special.ndtr(torch.tensor([[[-FAR]], [[FAR]]], dtype=torch.float64)).to(self.device)
         low, high = self._recorded(self.posterior.inverse_cdf(ends))
         if also is not None:
             low, high = torch.minimum(low, also), torch.maximum(high, also)
         count = int(torch.where(self.whole, high - low, 0.0).max()) + 1
-        return low + torch.arange(count, dtype=torch.float64)[:, None, None] if count <= MANY else None
+        return low + torch.arange(count, dtype=low.dtype, device=low.device)[:, None, None] if count <= MANY else None
 
     @cached_property
     def _beyond(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
@@ -119,7 +119,7 @@ class PossiblePosterior(Around):
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""
-        ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
+        ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
         plain, values = replace(self, whole=torch.zeros_like(self.whole)), self.as_targets(y)
         lower, upper = (plain.inverse_cdf(end) for end in ends)
         found = integrated_crps(plain.cdf, values, lower, upper)
@@ -142,6 +142,10 @@ class PossibleConditional(Conditional[PossiblePosterior]):
 
     def __init__(self, conditional: Conditional[Posterior], possible: Sequence[Possible]) -> None:
         self.conditional, self.possible, self.context = conditional, possible, conditional.context
+
+    @property
+    def device(self) -> torch.device:
+        return self.conditional.device
 
     @property
     def evidence(self) -> Evidence | None:

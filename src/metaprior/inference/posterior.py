@@ -27,7 +27,10 @@ IN_A_PANEL = 4
 """Nodes in each of them."""
 
 AT_ONCE = 200_000
-"""Values that nodes are asked for together: what is made of them stays in the cache."""
+"""Values that nodes are asked for together: what is made of them stays in the cache …"""
+
+ON_GPU = 50_000_000
+"""… which a GPU does not need: there it is the calls that cost."""
 
 
 class Interval(NamedTuple):
@@ -62,6 +65,11 @@ class Posterior(ABC):
         """Numbers of points and of outputs."""
         N, p = self.mean.shape
         return N, p
+
+    @property
+    def device(self) -> torch.device:
+        """Where its answers lie, and where what it is asked has to lie; targets may be anywhere."""
+        return self.mean.device
 
     @property
     @abstractmethod
@@ -99,7 +107,7 @@ class Posterior(ABC):
 
     def quantiles(self, probabilities: Sequence[float]) -> Float[Tensor, "k N p"]:
         """The values below which each point lies with these probabilities."""
-        return self.inverse_cdf(checked_probabilities(probabilities)[:, None, None])
+        return self.inverse_cdf(checked_probabilities(probabilities)[:, None, None].to(self.device))
 
     def interval(self, level: float = 0.9) -> Interval:
         """The central interval that holds a value with this probability."""
@@ -118,7 +126,8 @@ class Posterior(ABC):
 
         It is twice the pinball loss, averaged over all probabilities.
         """
-        values, total = self.as_targets(y), torch.zeros(self.shape, dtype=torch.float64)
+        values = self.as_targets(y)
+        total = torch.zeros_like(values)
         probabilities, weights = np.polynomial.legendre.leggauss(LEGENDRE)
         for probability, weight in zip(((probabilities + 1) / 2).tolist(), (weights / 2).tolist(), strict=True):
             gap = values - self.quantiles([probability])[0]
@@ -132,7 +141,7 @@ class Posterior(ABC):
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
         """Values of y, one row per point, as a tensor of the mean's shape."""
-        values = torch.as_tensor(y, dtype=torch.float64)
+        values = torch.as_tensor(y, dtype=torch.float64).to(self.device)
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != self.shape:
             raise DataError(
@@ -157,6 +166,10 @@ class Around(Posterior):
     @property
     def shape(self) -> tuple[int, int]:
         return self.posterior.shape
+
+    @property
+    def device(self) -> torch.device:
+        return self.posterior.device
 
     @property
     def evidence(self) -> Evidence | None:  # type: ignore[override]
@@ -191,10 +204,12 @@ class Nodes(NamedTuple):
     def of(posterior: Posterior, scores: Sequence[float] | None = None) -> Nodes:
         """Those of an expectation, panel by panel of normal scores, or at these scores; at once what fits the cache."""
         N, p = posterior.shape
-        at_once = max(AT_ONCE // max(N * p, 1), 1)
+        most = AT_ONCE if posterior.device.type == "cpu" else ON_GPU
+        at_once = max(most // max(N * p, 1), 1)
         if scores is None:
-            return Nodes(*normal_nodes(), at_once)
-        probabilities: Tensor = torch.special.ndtr(torch.tensor(scores, dtype=torch.float64))
+            probabilities, weights = (part.to(posterior.device) for part in normal_nodes())
+            return Nodes(probabilities, weights, at_once)
+        probabilities = torch.special.ndtr(torch.tensor(scores, dtype=torch.float64, device=posterior.device))
         return Nodes(probabilities, torch.ones_like(probabilities), at_once)
 
     def some(self) -> Iterator[tuple[Float[Tensor, " k"], Float[Tensor, " k"]]]:

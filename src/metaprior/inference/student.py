@@ -39,6 +39,10 @@ class StudentPosterior(Posterior):
         return self.gaussian.points
 
     @property
+    def device(self) -> torch.device:
+        return self.gaussian.device
+
+    @property
     def function(self) -> StudentPosterior:
         """The same for the function: without observation noise."""
         return StudentPosterior(self.gaussian.function, self.degrees, self.widening)
@@ -72,7 +76,7 @@ class StudentPosterior(Posterior):
 
         residual, scale = y - self.mean, self._scale
         z = residual / torch.where(scale > 0, scale, 1.0)
-        inside = torch.from_numpy(special.stdtr(self._freedom, z.numpy()))
+        inside = torch.from_numpy(special.stdtr(self._freedom, z.cpu().numpy())).to(z)
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
@@ -80,11 +84,11 @@ class StudentPosterior(Posterior):
         from scipy import special
 
         if u.shape[-2:] == (1, 1):  # one for all points: a few deviations for each task
-            by_task = torch.from_numpy(special.stdtrit(self.degrees.numpy(), u[..., 0].numpy()))
+            by_task = torch.from_numpy(special.stdtrit(self.degrees.cpu().numpy(), u[..., 0].cpu().numpy()))
             deviations = by_task[..., self.points.task_of_row, None]
         else:
-            deviations = torch.from_numpy(special.stdtrit(self._freedom, u.numpy()))
-        return self.mean + deviations * self._scale
+            deviations = torch.from_numpy(special.stdtrit(self._freedom, u.cpu().numpy()))
+        return self.mean + deviations.to(self.mean) * self._scale
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
@@ -98,7 +102,7 @@ class StudentPosterior(Posterior):
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
         quadratic, logdet = self.gaussian.joint_terms(y)
-        p, count = self.mean.shape[1], (self.points.sizes * self.mean.shape[1]).double()
+        p, count = self.mean.shape[1], (self.points.sizes * self.mean.shape[1]).to(self.mean)
         fit, normaliser = student_terms(quadratic / self.widening, count, self.degrees)
         return fit + normaliser - 0.5 * (p * logdet + count * self.widening.log())
 
@@ -106,14 +110,14 @@ class StudentPosterior(Posterior):
         """Draws of all points of a task together: Gaussian ones, each task's with a scale of its own."""
         drawn = self.gaussian.samples(count, seed) - self.mean
         chosen = np.random.default_rng(child_seed(seed, 0))
-        chi = torch.from_numpy(chosen.chisquare(self.degrees.numpy(), size=(count, len(self.degrees))))
-        scale = (self.widening * (self.degrees - 2) / chi).sqrt()
+        chi = torch.from_numpy(chosen.chisquare(self.degrees.cpu().numpy(), size=(count, len(self.degrees))))
+        scale = (self.widening * (self.degrees - 2) / chi.to(self.degrees)).sqrt()
         return self.mean + drawn * scale[:, self.points.task_of_row, None]
 
     @cached_property
     def _freedom(self) -> Float[Array, "N 1"]:
         """Degrees of freedom at each point."""
-        return self._of_rows(self.degrees).numpy()
+        return self._of_rows(self.degrees).cpu().numpy()
 
     @cached_property
     def _scale(self) -> Float[Tensor, "N p"]:
@@ -128,9 +132,13 @@ class StudentConditional(Conditional[StudentPosterior]):
 
     def __init__(self, gaussian: GaussianConditional, degrees: float) -> None:
         self.gaussian, self.context = gaussian, gaussian.context
-        known = (self.context.sizes * self.context.p).double()
+        known = (self.context.sizes * self.context.p).double().to(gaussian.device)
         self.degrees = degrees + known
         self.widening = (degrees - 2 + gaussian.quadratic) / (degrees - 2 + known)
+
+    @property
+    def device(self) -> torch.device:
+        return self.gaussian.device
 
     @property
     def evidence(self) -> Evidence:

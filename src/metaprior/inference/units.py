@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -33,6 +34,10 @@ class UserPosterior(Posterior):
     @property
     def shape(self) -> tuple[int, int]:
         return self.scaled.shape
+
+    @property
+    def device(self) -> torch.device:
+        return self.scaled.device
 
     @property
     def jitter(self) -> float:  # type: ignore[override]
@@ -85,13 +90,13 @@ class UserPosterior(Posterior):
 
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output."""
-        found, squares = self.scaled.covariances(), self.scaler.y_scale.square()[:, None, None]
+        found, squares = self.scaled.covariances(), self.scaler.y_scale.square()[:, None, None].to(self.device)
         return None if found is None else [squares * C for C in found]
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""
         values = self.scaler.scale_y(self.as_targets(y))
-        return self.scaled.joint_log_density(values) + self.scaler.log_jacobian(self.points)
+        return self.scaled.joint_log_density(values) + self.scaler.log_jacobian(self.points).to(values)
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together."""
@@ -109,6 +114,10 @@ class UserConditional(Conditional[UserPosterior]):
         covariates: Float[Tensor, "m c"] | None = None,
     ) -> None:
         self.scaled, self.scaler, self.context, self.covariates = scaled, scaler, context, covariates
+
+    @property
+    def device(self) -> torch.device:
+        return self.scaled.device
 
     @cached_property
     def evidence(self) -> Evidence | None:

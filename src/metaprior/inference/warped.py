@@ -42,6 +42,10 @@ class WarpedPosterior(Posterior):
         return self.warped.shape
 
     @property
+    def device(self) -> torch.device:
+        return self.warped.device
+
+    @property
     def jitter(self) -> float:  # type: ignore[override]
         return self.warped.jitter
 
@@ -115,7 +119,11 @@ class WarpedConditional(Conditional[WarpedPosterior]):
     """A method that was conditioned on warped contexts. slopes: `Σ log g'` over each of them."""
 
     def __init__(self, warped: Conditional[Posterior], warp: Warp, context: Tasks, slopes: Float[Tensor, " m"]) -> None:
-        self.warped, self.warp, self.context, self.slopes = warped, warp, context, slopes
+        self.warped, self.warp, self.context, self.slopes = warped, warp.to(warped.device), context, slopes
+
+    @property
+    def device(self) -> torch.device:
+        return self.warped.device
 
     @property
     def evidence(self) -> Evidence | None:

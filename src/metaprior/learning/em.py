@@ -44,7 +44,7 @@ class MixedEffects(NamedTuple):
 
     def factor_of(self, inner: Float[Tensor, "k r r"]) -> Float[Tensor, "k r r"]:
         """The same from `WᵀGW`."""
-        eye = torch.eye(inner.shape[-1], dtype=inner.dtype)
+        eye = torch.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
         L, info = torch.linalg.cholesky_ex(self.noise * eye + inner)
         if bool(info.any()):
             raise NumericalError("the scores' covariance is not positive definite: use fewer components, more noise.")
@@ -55,6 +55,10 @@ class MixedEffects(NamedTuple):
         # in one layout, whatever made them: a product's last bits depend on it
         mean, kernel = BasisMean(basis, self.mean.contiguous()), BasisKernel(basis, self.loadings.contiguous())
         return Prior(mean, kernel, FixedNoise(self.noise), learn=())
+
+    def to(self, device: torch.device | str) -> MixedEffects:
+        """The same on a device."""
+        return MixedEffects(self.mean.to(device), self.loadings.to(device), self.noise)
 
 
 class Fit(NamedTuple):
@@ -142,7 +146,7 @@ def _evidence(totals: Totals, model: MixedEffects, projected: Float[Tensor, "q p
 def _expect(block: Block, model: MixedEffects) -> _Expected:
     beta, W, noise = model
     (r, p), count, G = (W.shape[1], beta.shape[1]), block.count[:, None, None], block.gram
-    eye, Gb, L = torch.eye(r, dtype=W.dtype), G @ beta, model.factor(G)
+    eye, Gb, L = torch.eye(r, dtype=W.dtype, device=W.device), G @ beta, model.factor(G)
     residual = block.projected - count * Gb  # Σ (h − Gβ)
     z = torch.cholesky_solve(W.mT @ residual, L)
     if block.products is None:
@@ -206,7 +210,7 @@ class Statistics(NamedTuple):
     @staticmethod
     def of(designs: Designs, expected: Sequence[_Expected]) -> Statistics:
         (q, p), r = designs.shape, expected[0].hz.shape[1]
-        pairs = torch.zeros(q * q, (p + r) ** 2, dtype=torch.float64)
+        pairs = designs.blocks[0].gram.new_zeros(q * q, (p + r) ** 2)
         for block, part in zip(designs.blocks, expected, strict=True):
             pairs.addmm_(block.gram.reshape(-1, q * q).mT, _moments(block, part).reshape(len(block.gram), -1))
         projected = torch.cat([designs.projected, torch.stack([part.hz for part in expected]).sum(0)], -1)
@@ -265,7 +269,7 @@ class Statistics(NamedTuple):
 
 def _moments(block: Block, expected: _Expected) -> Float[Tensor, "k s s"]:
     """`Σ z̃ z̃ᵀ` over the tasks and outputs of each design, with z̃ = (which output, z)."""
-    eye = torch.eye(expected.z.shape[-1], dtype=torch.float64)
+    eye = torch.eye(expected.z.shape[-1], dtype=torch.float64, device=expected.z.device)
     top = torch.cat([block.count[:, None, None] * eye, expected.z.mT], -1)
     return torch.cat([top, torch.cat([expected.z, expected.zz], -1)], -2)
 
@@ -316,11 +320,11 @@ def _closed_form(designs: Designs, rank: int, floor: float) -> MixedEffects:
 
 
 def _rough(designs: Designs, rank: int, floor: float) -> MixedEffects:
-    (q, p), eye = designs.shape, torch.eye(designs.shape[0], dtype=torch.float64)
+    q, p = designs.shape
     total = torch.stack([(block.count[:, None, None] * block.gram).sum(0) for block in designs.blocks]).sum(0)
     beta = torch.cholesky_solve(designs.projected, _positive(total))
     ridge = float(total.diagonal().sum()) / (q * designs.tasks)
-    covariance = torch.zeros(q, q, dtype=torch.float64)
+    eye, covariance = torch.eye(q, dtype=torch.float64, device=total.device), torch.zeros_like(total)
     for block in designs.blocks:
         L, Gb = torch.linalg.cholesky(block.gram + ridge * eye), block.gram @ beta
         if block.products is None:

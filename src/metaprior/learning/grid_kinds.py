@@ -26,7 +26,10 @@ NEGLIGIBLE = 1e-8
 """Responsibility below which a task has no say in a kind."""
 
 AT_ONCE = 2048
-"""Rows whose products are taken together: what they make stays in the cache, and no large array is made anew."""
+"""Rows whose products are taken together: what they make stays in the cache, and no large array is made anew …"""
+
+ON_GPU = 65_536
+"""… and on a GPU, where it is the calls that cost."""
 
 MANY, SINGLE = 10_000_000, 1e-3
 """So many coordinates are kept in single precision, where no kind has less noise than this (of targets of variance 1):
@@ -62,10 +65,11 @@ class GridDesigns:
     p: int
 
     @staticmethod
-    def of(basis: Basis, tasks: Tasks, least_noise: float = 0.0) -> GridDesigns:
-        """Of all tasks. least_noise: no model that is asked about has less."""
+    def of(basis: Basis, tasks: Tasks, least_noise: float = 0.0, device: torch.device | None = None) -> GridDesigns:
+        """Of all tasks, on a device. least_noise: no model that is asked about has less."""
         m, n, p = len(tasks), int(tasks.sizes[0]), tasks.p
-        B, found = basis(tasks.x[:n]), GridDesigns.of_values(tasks.y.view(m, n, p))
+        B, y = basis(tasks.x[:n]).to(device), tasks.y.to(device).view(m, n, p)
+        found = GridDesigns.of_values(y)
         if n > basis.size:
             Q, B = torch.linalg.qr(B)
             inside = found.rows @ Q
@@ -78,16 +82,21 @@ class GridDesigns:
     def of_values(y: Float[Tensor, "m n p"]) -> GridDesigns:
         """Of tasks with these values on a grid, which are their coordinates themselves: Q = I."""
         m, n, p = y.shape
-        outside, eye = torch.zeros(m, dtype=torch.float64), torch.eye(n, dtype=torch.float64)
-        return GridDesigns(eye, y.mT.reshape(-1, n), outside, n, p)
+        eye = torch.eye(n, dtype=torch.float64, device=y.device)
+        return GridDesigns(eye, y.mT.reshape(-1, n), eye.new_zeros(m), n, p)
 
     def __len__(self) -> int:
         return len(self.outside)
 
+    @property
+    def _at_once(self) -> int:
+        """Rows whose products are taken together."""
+        return AT_ONCE if self.rows.device.type == "cpu" else ON_GPU
+
     @cached_property
     def squares(self) -> Float[Tensor, " m"]:
         """yᵀy of each task, over its outputs."""
-        inside = torch.cat([part.double().square().sum(1) for part in self.rows.split(AT_ONCE)])
+        inside = torch.cat([part.double().square().sum(1) for part in self.rows.split(self._at_once)])
         return self.outside + inside.view(-1, self.p).sum(1)
 
     @numerical("the evidence of the tasks under a kind")
@@ -95,22 +104,22 @@ class GridDesigns:
         """The evidence of each task under each model."""
         kinds = [self._placed(model) for model in models]
         most, p = max(kind.loadings.shape[1] for kind in kinds), self.p
-        through = torch.zeros(len(self.root), len(kinds), most, dtype=torch.float64)
-        logdet = torch.empty(len(kinds), dtype=torch.float64)
+        through = self.root.new_zeros(len(self.root), len(kinds), most)
+        logdet = self.root.new_empty(len(kinds))
         for c, (_, W, noise, _) in enumerate(kinds):
             r = W.shape[1]
-            L, info = torch.linalg.cholesky_ex(W.mT @ W + noise * torch.eye(r, dtype=W.dtype))
+            L, info = torch.linalg.cholesky_ex(W.mT @ W + noise * torch.eye(r, dtype=W.dtype, device=W.device))
             if bool(info.any()):
                 raise NumericalError("the scores' covariance is not positive definite: use fewer components.")
             through[:, c, :r] = torch.linalg.solve_triangular(L, W.mT, upper=False).mT
             logdet[c] = 2 * L.diagonal().log().sum() + (self.n - r) * math.log(noise)
         means = torch.stack([kind.mean for kind in kinds], 1)  # [q, c, p]
-        noises = torch.tensor([kind.noise for kind in kinds], dtype=torch.float64)
+        noises = means.new_tensor([kind.noise for kind in kinds])
         shifts = torch.einsum("qcr,qcp->pcr", through, means).to(self.rows)
         flat = torch.cat([through.flatten(1), means.flatten(1)], 1).to(self.rows)
         rest = means.square().sum((0, 2))
-        found = torch.empty(len(self), len(kinds), dtype=torch.float64)
-        step = max(AT_ONCE // p, 1)
+        found = means.new_empty(len(self), len(kinds))
+        step = max(self._at_once // p, 1)
         for first in range(0, len(self), step):
             rows = self.rows[first * p : (first + step) * p]
             said = rows @ flat
@@ -140,9 +149,9 @@ class GridDesigns:
 
     def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "c r"]]:
         """The mean of each task's scores under one model for all, and its loadings."""
-        mean, W, noise, _ = self.maximised(torch.ones(len(self), dtype=torch.float64), rank, floor)
+        mean, W, noise, _ = self.maximised(torch.ones_like(self.outside), rank, floor)
         through = W / (W.square().sum(0) + noise)  # the loadings are orthogonal
-        parts = [(part @ through.to(part)).double() for part in self.rows.split(AT_ONCE)]
+        parts = [(part @ through.to(part)).double() for part in self.rows.split(self._at_once)]
         return (torch.cat(parts).view(len(self), self.p, -1) - mean.mT @ through).mT, W
 
     @property
@@ -170,10 +179,10 @@ class GridDesigns:
         """Mean and scatter of weighted tasks, and their whole variance: outside the span of the basis too."""
         some = torch.nonzero(weights > NEGLIGIBLE)[:, 0]
         size, p = float(weights[some].sum()), self.p
-        each = torch.arange(p)
-        mean = torch.zeros(p, self.rows.shape[1], dtype=torch.float64)
-        scatter = torch.zeros(self.rows.shape[1], self.rows.shape[1], dtype=torch.float64)
-        which = [(part[:, None] * p + each).flatten() for part in some.split(max(AT_ONCE // p, 1))]
+        each = torch.arange(p, device=some.device)
+        mean = self.outside.new_zeros(p, self.rows.shape[1])
+        scatter = self.outside.new_zeros(self.rows.shape[1], self.rows.shape[1])
+        which = [(part[:, None] * p + each).flatten() for part in some.split(max(self._at_once // p, 1))]
         for part in which:
             w = weights[part[::p] // p].to(self.rows)
             mean += torch.einsum("k,kpq->pq", w, self.rows[part].view(-1, p, self.rows.shape[1])).double()
@@ -208,7 +217,7 @@ class GridDesigns:
     @cached_property
     def _common(self) -> Float[Tensor, "q q"]:
         """The directions in which all tasks together vary, the leading first."""
-        _, scatter, _ = self._moments(torch.ones(len(self), dtype=torch.float64))
+        _, scatter, _ = self._moments(torch.ones_like(self.outside))
         vectors: Tensor = torch.linalg.eigh(scatter).eigenvectors
         return vectors.flip(1)
 

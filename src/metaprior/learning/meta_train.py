@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import nn
 
 from metaprior.arrays import Array
+from metaprior.devices import within_memory
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference import Covariances, StackedTasks, check_fits, stacked_evidence
 from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
 from metaprior.learning.lbfgs import Ended, learn_together
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
+from metaprior.learning.on_gpu import PriorOnGPU
 from metaprior.learning.spec import TrainingSpec
 from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import Updates, make_updates
@@ -28,6 +30,9 @@ from metaprior.priors import HyperPrior, Prior, Stack, stacked
 from metaprior.progress import progress_bar
 from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
+
+FEWER = "Learn from some at a time (optimizer='adam', batch_size=256), in dtype=torch.float32, or use device='cpu'."
+"""What to do where the memory of a GPU is too small."""
 
 
 @dataclass(frozen=True)
@@ -85,24 +90,28 @@ def meta_train(
     judged = HeldOut(prior, judge, how.weighting, loss=own)
     if not prior.learned_parameters():
         return _nothing_to_learn(judged)
-    updates = make_updates(how.optimizer, prior, training, loss, rate=how.rate, batch_size=how.batch_size, seed=seed)
+    with within_memory(f"learning from {len(tasks):,} tasks", FEWER):
+        updates = make_updates(
+            how.optimizer, prior, training, loss, rate=how.rate, batch_size=how.batch_size, seed=seed
+        )
     kept = None
     if checkpoint is not None:
         decides = (_start(prior, hyper_prior), *how.decides(), seed)
         kept = Checkpoint(checkpoint, fingerprint_of([training, judge], *decides))
     label = progress if isinstance(progress, str) else "meta-learning"
-    return train(
-        prior,
-        updates,
-        judged.evidence,
-        max_epochs=how.most,
-        check_every=how.every,
-        patience=how.patience,
-        tolerance=how.tolerance,
-        held_out=judge.ids if judge is not training else (),
-        progress=label if progress else False,
-        checkpoint=kept,
-    )
+    with within_memory(f"learning from {len(tasks):,} tasks", FEWER):
+        return train(
+            prior,
+            updates,
+            judged.evidence,
+            max_epochs=how.most,
+            check_every=how.every,
+            patience=how.patience,
+            tolerance=how.tolerance,
+            held_out=judge.ids if judge is not training else (),
+            progress=label if progress else False,
+            checkpoint=kept,
+        )
 
 
 def meta_train_many(
@@ -132,39 +141,53 @@ def _alike(priors: Sequence[Prior], how: Sequence[TrainingSpec]) -> list[list[in
 def _as_one(
     priors: Sequence[Prior], tasks: Sequence[Tasks], how: Sequence[TrainingSpec], seeds: Sequence[int]
 ) -> list[Training]:
-    first = how[0]
+    first, each = how[0], list(zip(priors, tasks, how, seeds, strict=True))
     first.check()
     usual = first.optimizer == "lbfgs" and first.objective == "evidence" and first.learning_rate is None
+    if usual and priors[0].like.is_cuda and priors[0].learned_parameters():
+        return [_on_gpu(*one) for one in each]
     together = stacked(priors) if usual else None
     if together is None or not together.moves.any():
-        each = zip(priors, tasks, how, seeds, strict=True)
         return [meta_train(prior, own, one, seed=seed, progress=False) for prior, own, one, seed in each]
-    split = [_hold_out(own, one.held_out, seed) for own, one, seed in zip(tasks, how, seeds, strict=True)]
+    split = [_hold_out(own, one.held_out, seed) for _, own, one, seed in each]
     for some in split[0]:
         check_fits(priors[0], some)
     laws = [one.believed(prior) for one, prior in zip(how, priors, strict=True)]
-    layout = {"whole": priors[0].degrees is not None, "per_point": first.weighting == "point"}
-    problems = StackedPriors(
-        together,
-        StackedTasks.of([training for training, _ in split], **layout),
-        None if first.held_out is None else StackedTasks.of([judge for _, judge in split], **layout),
-        [law for law in laws if law is not None],
-    )
+    problems = _laid_out(together, split, first, [law for law in laws if law is not None])
+    return _learned(problems, first, [judge for _, judge in split])
+
+
+def _on_gpu(prior: Prior, tasks: Tasks, how: TrainingSpec, seed: int) -> Training:
+    """One by one: there, numbers cost and not calls."""
+    training, judge = _hold_out(tasks, how.held_out, seed)
+    with within_memory(f"learning from {len(tasks):,} tasks at once", FEWER):
+        own = PriorOnGPU(prior, training, None if how.held_out is None else judge, how, how.believed(prior))
+        return _learned(own, how, [judge])[0]
+
+
+def _learned(problems: StackedPriors | PriorOnGPU, how: TrainingSpec, judges: Sequence[Tasks]) -> list[Training]:
     with threads_for(problems.entries):
         found = learn_together(
             problems,
-            together.start,
-            together.moves,
-            max_epochs=first.most,
-            check_every=first.every,
-            patience=first.patience,
-            tolerance=first.tolerance,
+            problems.start,
+            problems.moves,
+            max_epochs=how.most,
+            check_every=how.every,
+            patience=how.patience,
+            tolerance=how.tolerance,
         )
-    together.write(np.stack([one.values for one in found]))
+    problems.write(np.stack([one.values for one in found]))
     return [
-        _training(one, judge.ids if first.held_out is not None else ())
-        for one, (_, judge) in zip(found, split, strict=True)
+        _training(one, judge.ids if how.held_out is not None else ()) for one, judge in zip(found, judges, strict=True)
     ]
+
+
+def _laid_out(
+    together: Stack, split: Sequence[tuple[Tasks, Tasks]], how: TrainingSpec, laws: Sequence[HyperPrior]
+) -> StackedPriors:
+    layout = {"whole": together.first.degrees is not None, "per_point": how.weighting == "point"}
+    judge = None if how.held_out is None else StackedTasks.of([judge for _, judge in split], **layout)
+    return StackedPriors(together, StackedTasks.of([training for training, _ in split], **layout), judge, laws)
 
 
 def _training(found: Ended, held_out: Sequence[object]) -> Training:
@@ -188,6 +211,20 @@ class StackedPriors:
     @property
     def entries(self) -> int:
         return self.training.entries
+
+    @property
+    def start(self) -> Float[Array, "B P"]:
+        """Where they stand."""
+        return self.stack.start
+
+    @property
+    def moves(self) -> Bool[Array, " P"]:
+        """Which parameters learn."""
+        return self.stack.moves
+
+    def write(self, values: Float[Array, "B P"]) -> None:
+        """What was learned, into the priors."""
+        self.stack.write(values)
 
     def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
         """The negative evidence (and log density of the parameters) per task, and its slopes."""

@@ -54,6 +54,10 @@ class TaskDesigns:
         )
         return TaskDesigns(tasks.sizes.double(), gram, projected, tasks.summed(tasks.y.square().sum(1)))
 
+    def to(self, device: torch.device) -> TaskDesigns:
+        """The same on a device."""
+        return TaskDesigns(*(part.to(device) for part in (self.points, self.gram, self.projected, self.squares)))
+
     def __len__(self) -> int:
         return len(self.points)
 
@@ -91,7 +95,7 @@ class TaskDesigns:
 
     def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "q r"]]:
         """The mean of each task's scores under one model for all (roughly the best), and its loadings."""
-        everything = self.weighted(torch.ones(len(self), dtype=torch.float64))
+        everything = self.weighted(torch.ones_like(self.points))
         model = fit_em(everything, rank, floor=floor, tolerance=1e-3).model
         residual = self.projected - self.gram @ model.mean
         return torch.cholesky_solve(model.loadings.mT @ residual, model.factor(self.gram)), model.loadings
@@ -109,9 +113,12 @@ class TaskDesigns:
 AnyDesigns = TaskDesigns | GridDesigns
 
 
-def designs_of(basis: Basis, tasks: Tasks, least_noise: float = 0.0) -> AnyDesigns:
-    """What each task says about any model in a basis with no less noise than this."""
-    return GridDesigns.of(basis, tasks, least_noise) if on_one_grid(tasks) else TaskDesigns.of(basis, tasks)
+def designs_of(basis: Basis, tasks: Tasks, least_noise: float = 0.0, device: torch.device | None = None) -> AnyDesigns:
+    """What each task says about any model in a basis with no less noise than this, on a device."""
+    onto = device or torch.device("cpu")
+    if on_one_grid(tasks):
+        return GridDesigns.of(basis, tasks, least_noise, onto)
+    return TaskDesigns.of(basis, tasks).to(onto)
 
 
 class KindsFit(NamedTuple):
@@ -189,6 +196,7 @@ def fit_kinds(
 
 def _large_enough(sizes: Float[Tensor, " c"]) -> list[int]:
     """Which kinds have tasks enough to stay."""
+    sizes = sizes.cpu()
     return torch.nonzero((sizes >= LEAST) | (torch.arange(len(sizes)) == sizes.argmax()))[:, 0].tolist()
 
 
@@ -201,5 +209,5 @@ def k_means(points: Float[Tensor, "m r"], count: int, seed: int, rounds: int = 3
     count = min(count, len(points.unique(dim=0)))
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # a centre that nobody is near stays alone
         rng = np.random.default_rng(seed)
-        _, nearest = vq.kmeans2(points.numpy(), count, iter=rounds, minit="++", rng=rng)
-    return torch.nn.functional.one_hot(torch.from_numpy(nearest).long(), count).double()
+        _, nearest = vq.kmeans2(points.cpu().numpy(), count, iter=rounds, minit="++", rng=rng)
+    return torch.nn.functional.one_hot(torch.from_numpy(nearest).long(), count).to(points)

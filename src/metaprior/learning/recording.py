@@ -1,8 +1,9 @@
-"""A loss and its gradient on a GPU as one recording: what is launched does not depend on the values."""
+"""What is computed on a GPU again and again as one recording: what is launched does not depend on the values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,37 +13,60 @@ from metaprior.inference import trusting
 WARM = 3
 """Times that it is computed as ever before it is recorded: libraries set themselves up meanwhile."""
 
+Found = TypeVar("Found")
 
-class Recorded:
-    """The loss, and its slopes in place, each time it is called: the GPU plays again what it was asked for once.
+
+class Recording(Generic[Found]):
+    """What `compute` returns, each time it is called: the GPU plays again what it was asked for once.
 
     Python and the launches of a hundred small kernels take longer than those kernels. Nothing is looked at on the way
-    (`trusting`): what cannot be computed is NaN.
+    (`trusting`): what cannot be computed is NaN. What is read and written stays where it lay.
     """
 
-    def __init__(self, objective: Callable[[], Tensor], parameters: Sequence[Tensor]) -> None:
-        self.objective, self.parameters = objective, list(parameters)
+    def __init__(self, compute: Callable[[], Found]) -> None:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside), trusting():
             for _ in range(WARM):
-                self._computed()
+                compute()
         torch.cuda.current_stream().wait_stream(aside)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph), trusting():
-            self.value, self.slopes = self._computed()
+            self.found = compute()
+
+    def __call__(self) -> Found:
+        self.graph.replay()  # type: ignore[no-untyped-call]
+        return self.found
+
+
+def recording(compute: Callable[[], Found]) -> Callable[[], Found]:
+    """A recording of it; where a step of it cannot be recorded, as it is, with no look on the way either."""
+    try:
+        return Recording(compute)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError:  # something waits for a value, as a user's own kernel may
+        torch.cuda.synchronize()
+
+    def trusted() -> Found:
+        with trusting():
+            return compute()
+
+    return trusted
+
+
+class Recorded:
+    """The loss, and its slopes in place, each time it is called."""
+
+    def __init__(self, objective: Callable[[], Tensor], parameters: Sequence[Tensor]) -> None:
+        self.objective, self.parameters = objective, list(parameters)
+        self.play = Recording(lambda: with_slopes(objective, self.parameters))
 
     def __call__(self) -> Tensor:
-        self.graph.replay()  # type: ignore[no-untyped-call]
-        for parameter, slope in zip(self.parameters, self.slopes, strict=True):
+        value, slopes = self.play()
+        for parameter, slope in zip(self.parameters, slopes, strict=True):
             parameter.grad = slope
-        return self.value
-
-    def _computed(self) -> tuple[Tensor, list[Tensor]]:
-        value = self.objective()
-        slopes = torch.autograd.grad(value, self.parameters, allow_unused=True)
-        given = zip(self.parameters, slopes, strict=True)
-        return value.detach(), [torch.zeros_like(one) if slope is None else slope for one, slope in given]
+        return value
 
 
 def recorded(objective: Callable[[], Tensor], parameters: Sequence[Tensor]) -> Callable[[], Tensor]:
@@ -51,6 +75,16 @@ def recorded(objective: Callable[[], Tensor], parameters: Sequence[Tensor]) -> C
         return objective
     try:
         return Recorded(objective, parameters)
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError:  # something waits for a value, as a user's own kernel may
         torch.cuda.synchronize()
         return objective
+
+
+def with_slopes(objective: Callable[[], Tensor], parameters: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The objective and its slopes, 0 along what it does not depend on."""
+    value = objective()
+    slopes = torch.autograd.grad(value, parameters, allow_unused=True)
+    given = zip(parameters, slopes, strict=True)
+    return value.detach(), [torch.zeros_like(one) if slope is None else slope for one, slope in given]

@@ -19,6 +19,8 @@ from metaprior.learning.designs import designed
 from metaprior.priors import Basis
 from metaprior.tasks import CHUNK, Padded, Tasks, on_one_grid, padded, same_inputs
 
+CPU = torch.device("cpu")
+
 FACTOR = 8
 """Columns that cost as much as one more design."""
 
@@ -31,6 +33,11 @@ class Curves:
     parts: tuple[Int[Tensor, " m"], ...]  # of each task
     learn: Float[Tensor, "i P"]
     judge: Float[Tensor, "i P"]
+    device: torch.device = CPU  # where models of them are learned
+
+    def on(self, device: torch.device) -> Curves:
+        """The same, to be learned from on a device."""
+        return replace(self, device=device)
 
     @staticmethod
     def whole(tasks: Tasks) -> Curves:
@@ -152,6 +159,13 @@ class StackedCurves:
         """Numbers of tables, models, designs, columns of a design, basis functions and outputs."""
         o, i, k, t = self.learn.columns.shape
         return o, i, k, t, self.projected.shape[1], self.outputs.shape[3]
+
+    def to(self, device: torch.device) -> StackedCurves:
+        """The same on a device."""
+        learn, judge = (Weights(*(part.to(device) for part in each)) for each in (self.learn, self.judge))
+        shared = ("gram", "gram_rows", "points", "outputs", "projected")
+        moved = {name: getattr(self, name).to(device) for name in shared}
+        return StackedCurves(**moved, learn=learn, judge=judge)
 
     @property
     def judging(self) -> StackedCurves:

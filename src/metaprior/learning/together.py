@@ -95,7 +95,7 @@ def starts(stack: StackedCurves, floor: Float[Tensor, " o"]) -> Start:
     """A covariance of ridge estimates, by which models of any rank can start."""
     o, i, k, t, q, p = stack.shape
     if o > 1 and o * i * k * q * (q + t) > MOST_ENTRIES:
-        halves = [starts(stack.tables(which), floor[which]) for which in torch.arange(o).tensor_split(2)]
+        halves = [starts(stack.tables(which), floor[which]) for which in _places(o, floor).tensor_split(2)]
         return Start(*(torch.cat(part) for part in zip(*halves, strict=True)))
     weights = stack.learn
     columns = (stack.outputs * weights.columns[:, :, :, None]).transpose(2, 3).reshape(o, i * p, k * t)
@@ -105,7 +105,7 @@ def starts(stack: StackedCurves, floor: Float[Tensor, " o"]) -> Start:
     mean = torch.cholesky_solve(projected.mT, L).mT
     ridge = total.diagonal(dim1=-2, dim2=-1).sum(-1) / (q * weights.tasks)
     gram = stack.gram.view(o, 1, k, q, q)
-    eye = torch.eye(q, dtype=torch.float64)
+    eye = torch.eye(q, dtype=torch.float64, device=gram.device)
     factor, _ = torch.linalg.cholesky_ex(gram + ridge[:, :, None, None, None] * eye)
     through = (mean.view(o, i * p, q) @ stack.gram_rows).view(o, i, p, k, q).permute(0, 1, 3, 4, 2)  # Gβ
     residual = stack.projected.view(o, 1, q, k, t).transpose(2, 3) - _product(through, stack.outputs)
@@ -147,7 +147,7 @@ def evidence_together(stack: StackedCurves, models: Models) -> Float[Tensor, "o 
     """The summed evidence of what each model learns from; NaN where there is none."""
     (o, i, k, t, q, _), s = stack.shape, models.coefficients.shape[2]
     if o > 1 and o * i * k * s * (q + s + 2 * t) > MOST_ENTRIES:
-        halves = torch.arange(o).tensor_split(2)
+        halves = _places(o, models.noise).tensor_split(2)
         return torch.cat([evidence_together(stack.tables(at), Models(*(x[at] for x in models))) for at in halves])
     expected = _expect(stack, models)
     return torch.where(expected.failed, torch.nan, expected.evidence)
@@ -160,7 +160,7 @@ def _in_two(
     o, i = stack.shape[:2]
     along = 0 if o > 1 else 1
     found = []
-    for at in torch.arange(o if o > 1 else i).tensor_split(2):
+    for at in _places(o if o > 1 else i, floor).tensor_split(2):
         half = stack.tables(at) if o > 1 else stack.models(int(at[0]), int(at[-1]) + 1)
         began, least = Models(*(part.index_select(along, at) for part in start)), floor[at] if o > 1 else floor
         found.append(fit_together(half, began, floor=least, tolerance=tolerance, max_steps=max_steps))
@@ -178,12 +178,13 @@ class _Running:
         (o, i), (s, q) = stack.shape[:2], start.coefficients.shape[2:]
         self.stack, self.models, self.floor = stack, start, floor
         self.kept = Models(start.coefficients.reshape(-1, s, q).clone(), start.noise.flatten().clone())
-        self.converged = torch.zeros(o * i, dtype=torch.bool)
-        self.failure = torch.zeros(o * i, dtype=torch.int64)
+        device = start.noise.device
+        self.converged = torch.zeros(o * i, dtype=torch.bool, device=device)
+        self.failure = torch.zeros(o * i, dtype=torch.int64, device=device)
         self.trace: list[tuple[Tensor, Tensor]] = []
-        self.which = torch.arange(o * i)  # the place of each model of the batch among all of them
-        self.open = torch.arange(o * i)  # the places in the batch of those that have not ended
-        self.last = torch.full((o * i,), -torch.inf, dtype=torch.float64)
+        self.which = torch.arange(o * i, device=device)  # the place of each model of the batch among all of them
+        self.open = torch.arange(o * i, device=device)  # the places in the batch of those that have not ended
+        self.last = torch.full((o * i,), -torch.inf, dtype=torch.float64, device=device)
 
     def judge(self, expected: _Expected, tolerance: float) -> None:
         """Close the models whose last step gained too little, and those that have no evidence."""
@@ -218,7 +219,7 @@ class _Running:
     def learned(self, o: int, i: int) -> Learned:
         shape = self.kept.coefficients.shape[1:]
         models = Models(self.kept.coefficients.view(o, i, *shape), self.kept.noise.view(o, i))
-        trace = torch.full((len(self.trace), o * i), torch.nan, dtype=torch.float64)
+        trace = torch.full((len(self.trace), o * i), torch.nan, dtype=torch.float64, device=self.last.device)
         for row, (which, evidence) in zip(trace, self.trace, strict=True):
             row[which] = evidence
         return Learned(models, trace.view(-1, o, i), self.converged.view(o, i), self.failure.view(o, i))
@@ -228,7 +229,8 @@ class _Running:
         left, i = self.open, self.stack.shape[1]
         self.stack, self.floor = self.stack.single(left), self.floor[left // i]
         self.models = Models(*(part.flatten(0, 1)[left][:, None] for part in self.models))
-        self.which, self.last, self.open = self.which[left], self.last[left], torch.arange(len(left))
+        self.which, self.last = self.which[left], self.last[left]
+        self.open = torch.arange(len(left), device=left.device)
 
     def _note(self, evidence: Float[Tensor, " n"]) -> None:
         self.trace.append((self.which[self.open], evidence[self.open]))
@@ -254,7 +256,7 @@ def _expect(stack: StackedCurves, models: Models) -> _Expected:
     inner = (flat @ stack.gram_rows).view(o * i, s * k, q) @ C.reshape(o * i, s, q).mT
     inner = inner.view(o, i, s, k, s).transpose(2, 3)  # [β W]ᵀ G [β W] of each design
     h = (flat @ stack.projected).view(o, i, s, k, t).transpose(2, 3)
-    eye = torch.eye(s - p, dtype=torch.float64)
+    eye = torch.eye(s - p, dtype=torch.float64, device=C.device)
     L, info = torch.linalg.cholesky_ex(inner[..., p:, p:] + noise[..., None, None] * eye)
     residual = h[..., p:, :] - _product(inner[..., p:, :p], stack.outputs)
     solved = torch.cholesky_solve(torch.cat([residual, eye.expand(o, i, k, -1, -1)], -1), L)
@@ -288,6 +290,10 @@ def _maximise(
     spread, own = torch.linalg.cholesky_ex(S[..., p:, p:].sum(2) / (p * weights.tasks)[..., None, None])
     W = torch.where(own[..., None, None] > 0, C[:, :, p:], spread.mT @ C[:, :, p:])
     return Models(torch.cat([C[:, :, :p], W], 2), noise.maximum(floor[:, None])), info > 0
+
+
+def _places(count: int, like: Tensor) -> Int[Tensor, " n"]:
+    return torch.arange(count, device=like.device)
 
 
 def _product(a: Float[Tensor, "*b m n"], b: Float[Tensor, "*b n l"]) -> Float[Tensor, "*b m l"]:

@@ -43,6 +43,13 @@ class Combination(KeptMethod):
         totals = torch.tensor([sum(self.weights[k] for k in some) for some in groups], dtype=torch.float64)
         return MixtureConditional(members, totals.log(), by_evidence=False)
 
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        for method in self.methods:
+            if isinstance(method, KeptMethod):
+                method.to(device)
+        return super().to(device)
+
     def _groups(self) -> list[list[int]]:
         """The methods, those together that see the targets through the same warp: it is the same for their mixture."""
         groups: list[list[int]] = []

@@ -96,7 +96,8 @@ class _Climb:
 
     def beside(self) -> Hashable:
         """What climbs must have in common to go together."""
-        return _shape(self.search.curves, self.basis), len(self.search.curves.learn), self.search.rank
+        curves = self.search.curves
+        return _shape(curves, self.basis), len(curves.learn), self.search.rank, curves.device
 
     def take(self, rank: int, evidence: float) -> None:
         """What a rank has brought."""
@@ -144,9 +145,10 @@ def _on_grids(climbs: Sequence[_Climb]) -> None:
 
 
 def _by_em(climbs: Sequence[_Climb]) -> None:
-    stack = StackedCurves.of([climb.search.curves for climb in climbs], [climb.basis for climb in climbs])
+    device = climbs[0].search.curves.device
+    stack = StackedCurves.of([climb.search.curves for climb in climbs], [climb.basis for climb in climbs]).to(device)
     q, p = stack.shape[4:]
-    floor = _floors(climb.search.floor for climb in climbs)
+    floor = _floors(climb.search.floor for climb in climbs).to(device)
     start = starts(stack, floor)
     for climb, failure in zip(climbs, start.failure.amax(1).tolist(), strict=True):
         if failure and climb.open:
@@ -189,7 +191,8 @@ def fit_all(wanted: Sequence[Wanted]) -> list[Fit]:
     for n, one in enumerate(wanted):
         check_rank(one.rank, one.basis.size, one.curves.sources[0].p, one_grid=one.curves.one_grid)
         rank = one.rank if one.basis.size * one.rank > LITTLE else 0
-        groups.setdefault((_shape(one.curves, one.basis), rank, one.tolerance, one.max_steps), []).append(n)
+        alike = (_shape(one.curves, one.basis), one.curves.device, rank, one.tolerance, one.max_steps)
+        groups.setdefault(alike, []).append(n)
     for group in groups.values():
         fitted = _on_their_grids if wanted[group[0]].curves.one_grid else _until_the_end
         found |= zip(group, fitted([wanted[n] for n in group]), strict=True)
@@ -207,7 +210,8 @@ def _on_their_grids(wanted: Sequence[Wanted]) -> list[Fit]:
 
 def _until_the_end(wanted: Sequence[Wanted]) -> list[Fit]:
     curves, bases, ranks, floor = _each(wanted)
-    stack, p = StackedCurves.of(curves, bases), curves[0].sources[0].p
+    stack, p = StackedCurves.of(curves, bases).to(curves[0].device), curves[0].sources[0].p
+    floor = floor.to(curves[0].device)
     start = starts(stack, floor)
     if bool(start.failure.any()):
         raise error_of(int(start.failure.max()))

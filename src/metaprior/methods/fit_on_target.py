@@ -30,6 +30,9 @@ POINTS = 4096
 NETWORKS = 64
 """… and so do these many networks with their gradients and moments."""
 
+ON_GPU = 1024
+"""Networks on a GPU, where it is the calls that cost."""
+
 CHECK_EVERY = 50
 """Steps between two looks at the evidence."""
 
@@ -82,7 +85,7 @@ class MeanFitOnTarget(Method):
             with torch.no_grad():
                 A = covariance_matrix(self.prior, at_inputs(self.prior, batch), batch.mask)
             L = factor(A, None, mean_over(A.diagonal(dim1=-2, dim2=-1), batch.mask)).L
-            few = min(max(POINTS // batch.mask.shape[1], 1), NETWORKS)
+            few = min(max(POINTS // batch.mask.shape[1], 1), NETWORKS) if not L.is_cuda else ON_GPU
             for which in torch.arange(len(batch.tasks), device=L.device).split(few):
                 contexts = _Contexts(means, batch, L, which)
                 contexts.run(self.rate, self.max_steps, self.tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.devices import device_of
 from metaprior.errors import DataError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
@@ -52,7 +54,7 @@ class FPCA(KeptMethod):
     maximises its evidence, so curves may be irregular and sparse. basis: "spline", "polynomial", "fourier"
     or a `Basis`. size: functions per input, rank: components; where they are not given, the evidence of held-out
     curves chooses. held_out: other tasks to choose by, or a share of these; by default five folds of them. noise_floor:
-    the least noise variance, as a share of y's.
+    the least noise variance, as a share of y's. device: "cpu", "cuda", or "auto" (a GPU where there is one).
     """
 
     saved_as = "fpca"
@@ -76,13 +78,14 @@ class FPCA(KeptMethod):
         held_out: Tasks | float | None = None,
         tolerance: float = 1e-6,
         max_steps: int = 500,
+        device: str = "cpu",
         seed: int = 0,
         progress: bool | str = False,
     ) -> None:
         self.basis, self.size, self.rank, self.knots, self.degree = basis, size, rank, knots, degree
         self.noise_floor, self.held_out = noise_floor, held_out
         self.tolerance, self.max_steps = tolerance, max_steps
-        self.seed, self.progress = seed, progress
+        self.device, self.seed, self.progress = device, seed, progress
 
     def fit(self, tasks: Tasks) -> Self:
         """Choose what was left open, then learn mean function, components and noise from all curves."""
@@ -128,6 +131,13 @@ class FPCA(KeptMethod):
         """Each curve, given some of its points."""
         self._check_fitted()
         return UserConditional(condition(self.prior_, self.scaler_.scale(context)), self.scaler_, context)
+
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        self.device, _ = device, device_of(device)
+        if hasattr(self, "prior_"):
+            self._place()
+        return self
 
     def mean_function(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n p"]:
         """`μ` at some points."""
@@ -180,6 +190,13 @@ class FPCA(KeptMethod):
         fpca.tried_ = []
         return fpca
 
+    def _place(self) -> None:
+        """The prior, where it is to answer; what is said of functions and components stays on the CPU."""
+        device = device_of(self.device)
+        on_cpu = device.type == "cpu"
+        self.prior_ = self._model.prior(self.basis_ if on_cpu else copy.deepcopy(self.basis_))
+        self.prior_ = self.prior_ if on_cpu else self.prior_.to(device)
+
     def _check(self, tasks: Tasks) -> None:
         if len(tasks) < 2:
             raise DataError(f"{len(tasks)} curve: what curves have in common needs two or more of them.")
@@ -211,7 +228,14 @@ class FPCA(KeptMethod):
         """The model of the best size and rank."""
         size, rank, _ = best(self.tried_)
         self.basis_ = self._basis(tasks.x, size)
-        return Wanted(Curves.whole(tasks), self.basis_, rank, self.noise_floor, self.tolerance, self.max_steps)
+        return Wanted(
+            Curves.whole(tasks).on(device_of(self.device)),
+            self.basis_,
+            rank,
+            self.noise_floor,
+            self.tolerance,
+            self.max_steps,
+        )
 
     def _sizes(self, x: Float[Tensor, "N d"]) -> list[int]:
         """The numbers of basis functions to try, smallest first."""
@@ -233,6 +257,7 @@ class FPCA(KeptMethod):
         searches = {}
         for method, own in zip(methods, tasks, strict=True):
             sizes, curves = method._sizes(own.x), method._curves(own)
+            curves = None if curves is None else curves.on(device_of(method.device))
             if curves is None or (len(sizes) == 1 and method.rank is not None):
                 method.tried_ = [Tried(sizes[0], method.rank or 1, math.nan)]
             else:
@@ -278,6 +303,7 @@ class FPCA(KeptMethod):
     @numerical("the components of the curves")
     def _keep(self, model: MixedEffects) -> None:
         """The same model with its components orthogonal, most important first, and signs that tell nothing fixed."""
+        model = model.to("cpu")
         directions, roots, _ = torch.linalg.svd(model.loadings, full_matrices=False)
         largest = directions.gather(0, directions.abs().argmax(0, keepdim=True))
         directions = directions * largest.sign()
@@ -285,7 +311,7 @@ class FPCA(KeptMethod):
 
     def _set(self, model: MixedEffects, directions: Float[Tensor, "q r"]) -> None:
         self._model, self._directions, self.rank_ = model, directions, directions.shape[1]
-        self.prior_ = model.prior(self.basis_)
+        self._place()
         values, units = model.loadings.square().sum(0), self.scaler_.y_scale.square()
         self.eigenvalues_ = values[:, None] * units
         self.explained_ = values / values.sum().clamp(min=torch.finfo(values.dtype).tiny)

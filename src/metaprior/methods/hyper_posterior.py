@@ -113,6 +113,13 @@ class HyperPosterior(KeptMethod):
         alike = torch.full((len(self.members_),), -math.log(len(self.members_)), dtype=torch.float64)
         return MixtureConditional(LearnedPrior.condition_many(self.members_, context), alike, by_evidence=True)
 
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        self.options["device"] = device
+        for member in getattr(self, "members_", ()):
+            member.to(device)
+        return super().to(device)
+
     def state(self) -> State:
         """Its members, for a file."""
         self._check_fitted()

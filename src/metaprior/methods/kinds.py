@@ -40,22 +40,26 @@ class KindsConditional(Conditional["KindsPosterior"]):
         self.method, self.context = method, context
         given = method.scaler_.scale(context)
         kinds = conditioned(method.priors_, given, method.at_each)
-        shares = torch.tensor(method.shares_, dtype=torch.float64).log()
+        shares = torch.tensor(method.shares_, dtype=torch.float64, device=kinds[0].device).log()
         log_joint = shares + torch.stack([kind.evidence.total for kind in kinds], 1)
         total = log_joint.logsumexp(1)
-        self.total = total + method.scaler_.log_jacobian(given)
+        self.total = total + method.scaler_.log_jacobian(given).to(total)
         ranked = (log_joint - total[:, None]).sort(1, descending=True)  # each task's kinds, the most probable first
         asked = ranked.values > math.log(UNLIKELY)
         most = int(asked.sum(1).max())
         weights = torch.where(asked, ranked.values, -torch.inf)[:, :most]
         self.log_weights = weights - weights.logsumexp(1, keepdim=True)
-        self.order = torch.where(asked, ranked.indices, -1)[:, :most]  # −1 where no further kind has a say
+        self.order = torch.where(asked, ranked.indices, -1)[:, :most].cpu()  # −1 where no further kind has a say
         self.kinds = {c: self._of_kind(kinds[c], c) for c in self.order.unique().tolist() if c >= 0}
 
     def _of_kind(self, kind: GaussianConditional, c: int) -> tuple[Tensor, GaussianConditional]:
         """The tasks that may be of a kind, under it."""
         who = torch.nonzero((self.order == c).any(1))[:, 0]
         return who, kind.select(who)
+
+    @property
+    def device(self) -> torch.device:
+        return self.total.device
 
     @property
     def evidence(self) -> Evidence:
@@ -106,7 +110,7 @@ class _Places(Sequence[Posterior]):
     def moments(self) -> list[IndependentGaussians]:
         """Mean and deviation at each place, in the user's units; 0 and 1 where no further kind has a say."""
         rows, p = len(self.points.x), self.given.context.p
-        means = torch.zeros(len(self), rows, p, dtype=torch.float64)
+        means = torch.zeros(len(self), rows, p, dtype=torch.float64, device=self.given.device)
         sds, scaler = torch.ones_like(means), self.given.method.scaler_
         for c, (who, _) in self.given.kinds.items():
             own = self.points.rows_of(who)
@@ -142,5 +146,5 @@ class KindsPosterior(MixturePosterior):
         """
         assert self.conditional is not None
         given = self.conditional.context
-        together = given.joined(replace(self.points, y=self.as_targets(y), columns=given.columns))
+        together = given.joined(replace(self.points, y=self.as_targets(y).cpu(), columns=given.columns))
         return self.conditional.method.evidence(together) - self.conditional.total

@@ -14,6 +14,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor, nn
 
+from metaprior.devices import device_of
 from metaprior.errors import DataError, OptionError
 from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition_many
@@ -137,7 +138,7 @@ class LearnedPrior(KeptMethod):
         scaled = scaler.scale(wide)
         spec = self._in_scaled_units(scaler)
         prior = spec.build(d=wide.d, p=wide.p, seed=self.seed, like=scaled.x, dtype=self.dtype)
-        device = _device(self.device)
+        device = device_of(self.device)
         prior = prior if device == prior.like.device else prior.to(device)
         how = replace(self.training, hyper_prior=self.training.believed(prior))  # around its own start, not the given
         if start is not None:
@@ -166,6 +167,13 @@ class LearnedPrior(KeptMethod):
         given, covariates = first.scaler_.scale(first._widened(context)), context.covariates if first.task_x_ else None
         found = condition_many([one.prior_ for one in methods], given)
         return [UserConditional(each, first.scaler_, context, covariates) for each in found]
+
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        self.device, onto = device, device_of(device)
+        if hasattr(self, "prior_"):
+            self.prior_ = self.prior_.to(onto)
+        return self
 
     def _widened(self, tasks: Tasks) -> Tasks:
         """The tasks' points with what this prior takes in of each task as a whole."""
@@ -258,13 +266,3 @@ def _start_from(prior: Prior, earlier: Prior) -> None:
         prior.load_state_dict(earlier.state_dict())
     except RuntimeError as error:
         raise DataError(f"the earlier model has another structure: give the same options. ({error})") from None
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise OptionError("device 'cuda': no GPU is available here; use 'cpu' or 'auto'.")
-    if name not in ("cpu", "cuda"):
-        raise OptionError(f"device {name!r}: use 'cpu', 'cuda' or 'auto'.")
-    return torch.device(name)

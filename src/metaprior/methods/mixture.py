@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import copy
 from typing import NamedTuple, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.devices import device_of
 from metaprior.errors import DataError, NumericalError, OptionError, numerical
 from metaprior.files import State
 from metaprior.inference import KeptMethod, check_fits, evidences
@@ -54,7 +55,7 @@ class Mixture(KeptMethod):
     Which kind a new task is of, its context says: prediction is the full mixture, by responsibilities. kinds: how many,
     or some numbers; where several are possible, the evidence of held-out tasks chooses. rank: components of each kind.
     size: functions of the basis per input; by default chosen too, unless tasks share a grid. held_out: a share of the
-    tasks, or other tasks.
+    tasks, or other tasks. device: "cpu", "cuda", or "auto" (a GPU where there is one).
     """
 
     saved_as = "mixture"
@@ -71,10 +72,11 @@ class Mixture(KeptMethod):
         size: int | None = None,
         noise_floor: float = 1e-6,
         held_out: Tasks | float = 0.1,
+        device: str = "cpu",
         seed: int = 0,
         progress: bool | str = False,
     ) -> None:
-        self.kinds, self.rank, self.size = kinds, rank, size
+        self.kinds, self.rank, self.size, self.device = kinds, rank, size, device
         self.noise_floor, self.held_out, self.seed, self.progress = noise_floor, held_out, seed, progress
 
     @torch.no_grad()
@@ -96,7 +98,7 @@ class Mixture(KeptMethod):
             with suppress(
                 DataError, NumericalError
             ):  # kinds that the training tasks determine may fall otherwise with all of them
-                designs = designs_of(self.basis_, scaled, self._floor)
+                designs = designs_of(self.basis_, scaled, self._floor, device_of(self.device))
                 start = k_means(self._places(designs), chosen.kinds, self.seed)
                 fit = KindsEM(designs, start, chosen.rank, self._floor).advance(ROUNDS).fit
         self.notes_ = fit.notes
@@ -119,12 +121,13 @@ class Mixture(KeptMethod):
     def _in_a_basis(self, scaled: Tasks, training: Tasks, judge: Tasks) -> tuple[TriedKinds, KindsFit]:
         """The choice in the basis that serves best for tasks of one kind: larger ones as long as they gain."""
         x = scaled.x[: int(scaled.sizes[0])] if on_one_grid(scaled) else scaled.x  # the others are at the same places
-        sizes, best = self._sizes(scaled, x), None
+        sizes, best, device = self._sizes(scaled, x), None, device_of(self.device)
         for size in sizes:
             try:
-                here = _InBasis(size, make_basis("spline", x, size), training, judge, self._floor)
+                here = _InBasis(size, make_basis("spline", x, size), training, judge, self._floor, device)
                 if len(sizes) > 1:
-                    here.tried = self._ranked(here, 1, torch.ones(len(training), 1, dtype=torch.float64))
+                    start = torch.ones(len(training), 1, dtype=torch.float64, device=device)
+                    here.tried = self._ranked(here, 1, start)
             except (DataError, NumericalError):
                 if best is None:
                     raise
@@ -192,7 +195,8 @@ class Mixture(KeptMethod):
             return said[1]
         B, p = self.basis_(x), len(self.scaler_.y_shift)
         columns = [torch.cat([model.mean, model.loadings], 1) for model in self.models_]
-        values = (B @ torch.cat(columns, 1)).split([part.shape[1] for part in columns], 1)
+        device = self.priors_[0].like.device
+        values = (B.to(device) @ torch.cat(columns, 1).to(device)).split([part.shape[1] for part in columns], 1)
         found = [
             AtPoints(part[:, :p].contiguous(), part.new_full((len(x),), model.noise), part[:, p:].contiguous())
             for part, model in zip(values, self.models_, strict=True)
@@ -211,19 +215,22 @@ class Mixture(KeptMethod):
         """The evidence of each task: `log Σ_c π_c p(y | kind c)`."""
         self._check_fitted()
         scaled = self.scaler_.scale(tasks)
-        return self._log_joint(scaled).logsumexp(1) + self.scaler_.log_jacobian(scaled)
+        total = self._log_joint(scaled).logsumexp(1)
+        return total + self.scaler_.log_jacobian(scaled).to(total)
 
     @torch.no_grad()
     def _log_joint(self, scaled: Tasks) -> Float[Tensor, "m c"]:
-        shares = torch.tensor(self.shares_, dtype=torch.float64).log()
+        device = self.priors_[0].like.device
+        shares = torch.tensor(self.shares_, dtype=torch.float64, device=device).log()
         check_fits(self.priors_[0], scaled)
         first, *others = batches(scaled)
         if isinstance(first, SharedInputs) and not others:  # a lone group holds its tasks in their order
-            return shares + GridDesigns.of_values(first.y).evidences(self._on_grid(first.inputs))
+            return shares + GridDesigns.of_values(first.y.to(device)).evidences(self._on_grid(first.inputs))
         return shares + torch.stack([found.total.detach() for found in evidences(self.priors_, scaled)], 1)
 
     def _on_grid(self, inputs: Inputs) -> list[GridKind]:
-        said = [one.gather(inputs.index[0]) for one in self.at_each(inputs.distinct)]
+        where = inputs.index[0].to(self.priors_[0].like.device)
+        said = [one.gather(where) for one in self.at_each(inputs.distinct)]
         kinds = zip(said, self.models_, strict=True)
         return [GridKind(one.mean, one.features, model.noise, None) for one, model in kinds]
 
@@ -255,9 +262,23 @@ class Mixture(KeptMethod):
         return found
 
     def _set(self, models: Sequence[MixedEffects], shares: Sequence[float]) -> None:
-        self.models_, self.shares_ = list(models), list(shares)
-        self._said = None
-        self.priors_ = [model.prior(self.basis_) for model in models]
+        self.models_, self.shares_ = [model.to("cpu") for model in models], list(shares)
+        self._place()
+
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        self.device, _ = device, device_of(device)
+        if hasattr(self, "models_"):
+            self._place()
+        return self
+
+    def _place(self) -> None:
+        """The kinds' priors, where they are to answer; the models themselves stay on the CPU."""
+        self._said, device = None, device_of(self.device)
+        basis = self.basis_ if device.type == "cpu" else copy.deepcopy(self.basis_)
+        self.priors_ = [model.prior(basis) for model in self.models_]
+        if device.type != "cpu":
+            self.priors_ = [prior.to(device) for prior in self.priors_]
 
     def _check(self, tasks: Tasks) -> None:
         least = 2 if isinstance(self.held_out, Tasks) else 3  # of which one is set aside
@@ -297,9 +318,11 @@ class Mixture(KeptMethod):
 class _InBasis:
     """What tasks say of models in a basis, those to learn from and those to judge by; and models of one kind there."""
 
-    def __init__(self, size: int, basis: Basis, training: Tasks, judge: Tasks, floor: float) -> None:
+    def __init__(
+        self, size: int, basis: Basis, training: Tasks, judge: Tasks, floor: float, device: torch.device
+    ) -> None:
         self.size, self.basis = size, basis
-        self.designs, self.judged = (designs_of(basis, tasks, floor) for tasks in (training, judge))
+        self.designs, self.judged = (designs_of(basis, tasks, floor, device) for tasks in (training, judge))
         self.tried: list[_Candidate] = []
 
     @property
@@ -317,7 +340,7 @@ class _Candidate:
     def advanced(self, rounds: int) -> Self:
         """The same after so many rounds in all."""
         fit = self.em.advance(rounds).fit
-        shares = torch.tensor(fit.shares, dtype=torch.float64).log()
+        shares = self.em.responsible.new_tensor(fit.shares).log()
         self.evidence = (shares + self.judged.evidences(fit.models)).logsumexp(1)
         self.mean = float(self.evidence.sum()) / self.judged.values
         return self
@@ -338,7 +361,7 @@ def _falling(found: Sequence[_Candidate]) -> bool:
 def _best_of(tried: Sequence[_Candidate]) -> _Candidate:
     """The best when all who can win have come to their end."""
     first, *others = sorted(tried, key=lambda one: -one.mean)
-    brief = copy(first)  # what it says now is what the others are compared with
+    brief = copy.copy(first)  # what it says now is what the others are compared with
     ended: list[_Candidate] = []
     failed: list[Exception] = []
     for one in (first, *others):

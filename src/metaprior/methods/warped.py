@@ -83,6 +83,12 @@ class Warped(KeptMethod):
         inner = condition(warped(context, self.warp_))
         return WarpedConditional(inner, self.warp_, context, summed_slopes(context, self.warp_))
 
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        if isinstance(self.method, KeptMethod):
+            self.method.to(device)
+        return super().to(device)
+
     def state(self) -> State:
         """The warp and the method, for a file."""
         self._check_fitted()

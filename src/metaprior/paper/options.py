@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from metaprior.devices import device_of
 from metaprior.errors import UnknownNameError
 from metaprior.learning import OPTIMIZERS, OptimizerName
 from metaprior.seeds import generator_of
@@ -18,7 +19,8 @@ class Options:
     """seed: of everything random. methods: rows to run, none means all. quick: a few seconds, for trying.
 
     optimizer: how the priors are learned; none means the experiment's own choice.
-    data: the folder with the data files, where it is neither in METAPRIOR_DATA nor in the cache.
+    data: the folder with the data files, where it is neither in METAPRIOR_DATA nor in the cache. device: where methods
+    that gain from a GPU learn and answer.
     """
 
     seed: int = 0
@@ -27,11 +29,13 @@ class Options:
     quick: bool = False
     progress: bool = True
     data: Path | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.optimizer is not None and self.optimizer not in OPTIMIZERS:
             raise UnknownNameError("optimizer", self.optimizer, OPTIMIZERS)
         generator_of(self.seed)  # refuses what is no seed
+        device_of(self.device)
 
     @property
     def learned_by(self) -> OptimizerName:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.seeds import generator_of
@@ -144,8 +145,27 @@ class Network(nn.Module):
         return [Standardised(*each) for each in zip(parameters, values, self._spreads, strict=True)]
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
-        out: Tensor = self.layers(x.to(self.dtype))
+        out: Tensor = x.to(self.dtype)
+        for layer in self.layers:
+            on_gpu = isinstance(layer, nn.Linear) and out.is_cuda and out.ndim == 2
+            out = _Affine.apply(out, layer.weight, layer.bias) if on_gpu else layer(out)  # type: ignore[no-untyped-call]
         return out.to(x.dtype)
+
+
+class _Affine(torch.autograd.Function):
+    """`x Wᵀ + b` of many points: torch sums the slopes along b over them ten times as slowly as a product does."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.addmm(bias, x, weight.mT)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, slopes: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        ones = slopes.new_ones(1, len(slopes))
+        return slopes @ weight if ctx.needs_input_grad[0] else None, slopes.mT @ x, (ones @ slopes)[0]
 
 
 def _linear(inputs: int, outputs: int, dtype: torch.dtype, device: str) -> nn.Linear:

@@ -48,6 +48,12 @@ class Warp(ABC):
         own, others = self.tensors, other.tensors
         return type(self) is type(other) and all(torch.equal(own[name], others[name]) for name in own)
 
+    def to(self, device: torch.device) -> Self:
+        """The same on a device."""
+        if self.unit.device == device:
+            return self
+        return type(self)(**{name: value.to(device) for name, value in self.tensors.items()})
+
     def bent_by(self, *learned: Float[Tensor, "#n p"]) -> Self:
         """The same, bent in this way: what it learns, in order."""
         return type(self)(self.unit, self.lower, self.upper, **dict(zip(self.learns, learned, strict=True)))

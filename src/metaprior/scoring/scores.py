@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from metaprior.errors import DataError, UnknownNameError
+from metaprior.devices import within_memory
+from metaprior.errors import DataError, DeviceMemoryError, UnknownNameError
 from metaprior.inference import Method, Posterior
 from metaprior.tasks import Tasks
 
@@ -88,10 +89,11 @@ def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None
         raise DataError("the posterior is at other points than the target's: score the tasks that were predicted.")
     keep = target.sizes > 0
     found = {name: metric.of(posterior, target, steps) for name, metric in METRICS.items() if metric.of is not None}
-    values = {name: value for name, value in found.items() if value is not None}
-    off_centre = 2 * (posterior.cdf(target.y) - 0.5).abs()  # within the central interval of this level and above
+    values = {name: value.cpu() for name, value in found.items() if value is not None}
+    y = posterior.as_targets(target.y)
+    off_centre = 2 * (posterior.cdf(y) - 0.5).abs()  # within the central interval of this level and above
     for level in LEVELS:
-        values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target)
+        values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target).cpu()
     ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
     return Scores(ids, values, None if target.clusters is None else target.clusters[keep])
 
@@ -100,11 +102,19 @@ def evaluate(method: Method, context: Tasks, target: Tasks, steps: Float[Tensor,
     """All metrics of a fitted method on these tasks, predicted a slice at a time: memory does not grow with them."""
     largest = int((context.sizes + target.sizes).max()) if len(context) else 1
     count = max(SLICE // max(largest, 1) ** 2, 1)
-    parts = []
-    for which in torch.arange(len(context)).split(count):
+    parts, slices = [], list(torch.arange(len(context)).split(count))
+    while slices:
+        which = slices.pop(0)
         given, wanted = context.select(which), target.select(which)
-        if len(wanted.x) > 0:
-            parts.append(score(method.predict(given, wanted), wanted, steps))
+        if len(wanted.x) == 0:
+            continue
+        try:
+            with within_memory(f"scoring {len(wanted):,} tasks", "Score fewer at a time, or use device='cpu'."):
+                parts.append(score(method.predict(given, wanted), wanted, steps))
+        except DeviceMemoryError:
+            if len(which) < 2:
+                raise
+            slices[:0] = which.tensor_split(2)
     if not parts:
         raise DataError("no point is left to score: the contexts hold them all.")
     return joined_scores(parts, tuple(parts[0].values))
@@ -128,6 +138,7 @@ def recorded_density(
     density = posterior.log_density(y)
     if steps is None or not bool((steps > 0).any()):
         return density
+    y, steps = posterior.as_targets(y), steps.to(density)
     half = steps / 2
     return rounded_density(density, posterior.cdf(y - half), posterior.cdf(y + half), steps)
 
@@ -162,23 +173,23 @@ def paired_difference(
 
 def _per_task(values: Float[Tensor, "N p"], target: Tasks) -> Float[Tensor, " m"]:
     keep = target.sizes > 0
-    return target.summed(values.mean(1))[keep] / target.sizes[keep]
+    return target.summed(values.mean(1).cpu())[keep] / target.sizes[keep]
 
 
 def _joint(posterior: Posterior, target: Tasks, steps: Tensor | None) -> Tensor:
     keep = target.sizes > 0
-    return posterior.joint_log_density(target.y)[keep] / (target.sizes[keep] * target.p)
+    return posterior.joint_log_density(target.y).cpu()[keep] / (target.sizes[keep] * target.p)
 
 
 def _evidence(posterior: Posterior, target: Tasks, steps: Tensor | None) -> Tensor | None:
-    return None if posterior.evidence is None else posterior.evidence.total.detach()[target.sizes > 0]
+    return None if posterior.evidence is None else posterior.evidence.total.detach().cpu()[target.sizes > 0]
 
 
 METRICS: dict[str, Metric] = {
     "mse": Metric(
         "Mean squared error (lower is better)",
         operator.pos,
-        lambda posterior, target, steps: _per_task((posterior.mean - target.y).square(), target),
+        lambda posterior, target, steps: _per_task((posterior.mean.cpu() - target.y).square(), target),
     ),
     "joint_log_likelihood": Metric(
         "Joint log likelihood of a task's test points, per point (higher is better)", operator.neg, _joint

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from metaprior.devices import device_of
 from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
@@ -51,7 +52,8 @@ class Auto(KeptMethod):
     contexts: how it will be asked; by default from a few random points and from the first few.
     rungs: names of methods; by default all that suit the number of tasks. budget: seconds after which no more rungs are
     tried; the quick ones are in any case. thorough: all rungs on all tasks, however many there are: nothing is given up
-    early, or ranked on a sample. After `fit`: `method_`, `chosen_` (rungs
+    early, or ranked on a sample. device: "cpu", "cuda", or "auto" (a GPU where there is one): what gains from a GPU
+    learns and answers there. After `fit`: `method_`, `chosen_` (rungs
     and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after);
     `weighed_by_` names the tasks from which nothing was learned but weights and calibration, where there are many.
     """
@@ -69,6 +71,7 @@ class Auto(KeptMethod):
         rungs: Sequence[str] = (),
         budget: float | None = None,
         thorough: bool = False,
+        device: str = "cpu",
         seed: int = 0,
         progress: bool | str = True,
     ) -> None:
@@ -82,6 +85,7 @@ class Auto(KeptMethod):
             )
         self.contexts, self.rungs = checked_contexts(contexts), tuple(rungs)
         self.budget, self.thorough, self.seed, self.progress = budget, thorough, seed, progress
+        self.device = device
 
     def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.
@@ -93,7 +97,8 @@ class Auto(KeptMethod):
         check_targets(tasks)
         contexts, names = self.contexts or default_contexts(tasks, self.seed), self._names(tasks)
         plan = Plan.of(tasks, self.seed, self.thorough)
-        trials = Trials(plan, contexts, names, self.seed, self.budget)
+        device_of(self.device)  # one that is not there is told before anything is tried
+        trials = Trials(plan, contexts, names, self.seed, self.budget, self.device)
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks, contexts))
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
         total = plan.rounds * sum(map(cost_of, names))
@@ -111,6 +116,7 @@ class Auto(KeptMethod):
             methods = [trials.fitted(name, tasks) for name in self.chosen_]
             self.weighed_by_ = [tasks.ids[k] for k in plan.waves[-1][0].judge.tolist()] if plan.growing else []
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
+            self.method_.to(self.device)
         if file is not None:
             file.remove()
         self.fallback_ = GPPerTask().fit(tasks)
@@ -122,6 +128,13 @@ class Auto(KeptMethod):
         """The choice with what is known of some tasks."""
         self._check_fitted()
         return AutoConditional(self.method_.condition(context), self.calibration_, self.usual_)
+
+    def to(self, device: str) -> Self:
+        """Learn and answer there from now on."""
+        self.device = device
+        if hasattr(self, "method_"):
+            self.method_.to(device)
+        return super().to(device)
 
     def plausibility(self, context: Tasks) -> Float[Tensor, " m"]:
         """How usual each context is: the share of held-out contexts of similar size that the prior found less likely.
@@ -234,8 +247,9 @@ class AutoConditional(CalibratedConditional):
     @property
     def plausibility(self) -> Float[Tensor, " m"]:
         """How usual each context is: the share of held-out ones of similar size that the prior found less likely."""
-        values = self.context.sizes * self.context.p
-        found, some = torch.ones(len(values), dtype=torch.float64), torch.nonzero(values > 0)[:, 0]
+        values = (self.context.sizes * self.context.p).to(self.device)
+        found = torch.ones(len(values), dtype=torch.float64, device=values.device)
+        some = torch.nonzero(values > 0)[:, 0]
         if len(some) and self.evidence is not None:
             surprise = self.evidence.total.detach()[some] / values[some]
             found[some] = _share_below(surprise, values[some], *self.usual)
@@ -276,7 +290,7 @@ def _share_below(
     surprise: Float[Tensor, " m"], sizes: Int[Tensor, " m"], usual: Float[Tensor, " k"], known: Int[Tensor, " k"]
 ) -> Float[Tensor, " m"]:
     """For each context, the share of usual ones of the nearest sizes whose evidence per value is lower."""
-    found = torch.ones(len(surprise), dtype=torch.float64)
+    found, usual, known = torch.ones_like(surprise), usual.to(surprise), known.to(surprise.device)
     for size in sizes.unique().tolist() if len(usual) else ():
         near = (known.double() / size).log().abs()
         close = near <= near.sort().values[min(NEAREST, len(near)) - 1]

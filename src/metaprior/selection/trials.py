@@ -38,6 +38,9 @@ that cost, not numbers."""
 ENTRIES = 30
 """Matrix entries for each row, roughly: of fewer than a second thread is worth."""
 
+GAINS = 5_000
+"""Rows of tasks from which on learning gains from a GPU: with fewer, its calls cost more than numbers elsewhere."""
+
 JUDGED, ENOUGH = 80, 240
 """Held-out tasks that say enough: fewer, if the rungs that are left differ by more than their standard error."""
 
@@ -98,6 +101,7 @@ class Trials:
     """What each rung said of held-out tasks, a part for each wave; how long it took; what went wrong.
 
     budget: seconds after which no rung is tried any more, but for the quick ones where nothing has been tried before.
+    device: where they learn.
     """
 
     plan: Plan
@@ -105,6 +109,7 @@ class Trials:
     names: Sequence[str]
     seed: int = 0
     budget: float | None = None
+    device: str = "cpu"
     seen: dict[str, list[Seen]] = field(default_factory=dict)
     values: list[Values] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -179,7 +184,12 @@ class Trials:
     def _went_on(self, name: str, tasks: Tasks) -> KeptMethod:
         """A rung that has learned from some of these tasks, with all of them."""
         given = tasks.without_task_x() if name.endswith(ALONE) else tasks
-        return make_method(name.removesuffix(ALONE), given, self.seed).fit_from(self.started[name], given)
+        return self._made(name, given).fit_from(self.started[name], given)
+
+    def _made(self, name: str, tasks: Tasks) -> KeptMethod:
+        """A rung that is about to learn from these tasks, on a GPU where it gains from that."""
+        made = make_method(name.removesuffix(ALONE), tasks, self.seed)
+        return made.to(self.device) if len(tasks.x) >= GAINS else made
 
     def _in_time(self, name: str, wave: int) -> bool:
         """Whether there is time to try a rung: for the first wave of the quick ones always, if nothing is known yet."""
@@ -225,7 +235,7 @@ class Trials:
     def _fit(self, name: str, tasks: Sequence[Tasks], wave: int) -> list[KeptMethod]:
         """A rung that has learned from each of several sets of tasks."""
         given = [own.without_task_x() for own in tasks] if name.endswith(ALONE) else list(tasks)
-        methods = [make_method(name.removesuffix(ALONE), own, self.seed) for own in given]
+        methods = [self._made(name, own) for own in given]
         first = methods[0]
         if isinstance(first, Warped):
             warps = self._warps.get((first.warp, wave)) or learned_warps(first.warp, given, [self.seed] * len(given))

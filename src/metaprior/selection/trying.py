@@ -138,19 +138,20 @@ class Question(NamedTuple):
     def answer(self, method: Method) -> Seen:
         """What a method says of the values."""
         conditional = method.condition(self.context)
-        posterior, y = conditional.at(self.target), self.target.y
+        posterior = conditional.at(self.target)
+        y = posterior.as_targets(self.target.y)
         density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
         if not bool(density.isfinite().all()):
             raise DataError("a held-out value is impossible under it.")
-        half = self.values.step.view_as(y) / 2
+        half = self.values.step.view_as(y).to(y) / 2
         below, above = (posterior.cdf(y - half), posterior.cdf(y + half)) if bool(half.any()) else (cdf, cdf)
         if self.target.possible:  # what lies beyond an end is recorded as the end
-            lower, upper, _ = (torch.tensor(part).double() for part in zip(*self.target.possible, strict=True))
+            lower, upper, _ = (torch.tensor(part).to(y) for part in zip(*self.target.possible, strict=True))
             below, above = torch.where(y - half < lower, 0.0, below), torch.where(y + half > upper, 1.0, above)
         evidence = torch.full((len(self.context),), torch.nan, dtype=torch.float64)
         if conditional.evidence is not None:
             evidence = conditional.evidence.total.detach()
-        return Seen(*(part.flatten() for part in (density, cdf, below, above, mean, evidence)))
+        return Seen(*(part.flatten().cpu() for part in (density, cdf, below, above, mean, evidence)))
 
 
 def joined(record: type[Any], parts: Sequence[Any]) -> Any:

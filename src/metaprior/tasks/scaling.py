@@ -62,18 +62,18 @@ class Scaler:
         return tasks if x is tasks.x and y is tasks.y else replace(tasks, x=x, y=y)
 
     def scale_y(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return (y - self.y_shift) / self.y_scale
+        return (y - self.y_shift.to(y)) / self.y_scale.to(y)
 
     def unscale_mean(self, mean: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """Means, quantiles and samples of y in the user's units."""
-        return mean * self.y_scale + self.y_shift
+        return mean * self.y_scale.to(mean) + self.y_shift.to(mean)
 
     def unscale_sd(self, sd: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
-        return sd * self.y_scale
+        return sd * self.y_scale.to(sd)
 
     def unscale_log_density(self, log_density: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """Log densities of single values of y: the Jacobian of the scaling is `1 / y_scale`."""
-        return log_density - self.y_scale.log()
+        return log_density - self.y_scale.log().to(log_density)
 
     def log_jacobian(self, tasks: Tasks) -> Float[Tensor, " m"]:
         """What to add to each task's joint log density (or evidence) to have it in the user's units."""

@@ -284,8 +284,8 @@ class Tasks:
 
     def summed(self, values: Float[Tensor, "N ..."]) -> Float[Tensor, "m ..."]:
         """The sum of each task's rows; 0 for a task without any."""
-        total = torch.zeros(len(self), *values.shape[1:], dtype=values.dtype)
-        return total.index_add_(0, self.task_of_row, values)
+        total = values.new_zeros(len(self), *values.shape[1:])
+        return total.index_add_(0, self.task_of_row.to(values.device), values)
 
     def select(self, which: Sequence[int] | Tensor | np.ndarray[Any, Any]) -> Tasks:
         """These tasks, in this order: positions, or one boolean per task."""

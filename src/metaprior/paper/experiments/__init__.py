@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from metaprior.data import find
-from metaprior.errors import UnknownNameError
+from metaprior.errors import OptionError, UnknownNameError
 from metaprior.paper.claims import judge
 from metaprior.paper.experiments import few, icu, mnist, sinusoid, step, theory
 from metaprior.paper.options import Options
@@ -19,6 +19,10 @@ EXPERIMENTS: dict[str, Callable[[Options], Results]] = {
 }
 
 
+ON_GPU = ("mnist", "icu")
+"""Experiments that are large enough for one."""
+
+
 def check_experiment(name: str, options: Options) -> None:
     """Whether an experiment is known and its data files are there, before any work is done."""
     if name not in EXPERIMENTS:
@@ -27,6 +31,8 @@ def check_experiment(name: str, options: Options) -> None:
         find("mnist", options.data)
     if name == "icu":
         find("physionet2012", options.data)
+    if name not in ON_GPU and options.device != "cpu":
+        raise OptionError(f"--device {options.device}: {name} is too small to gain from a GPU; leave it out.")
 
 
 def run_experiment(name: str, options: Options, earlier: Results | None = None) -> Results:

@@ -156,6 +156,7 @@ class _Patients:
             patience=PATIENCE,
             weighting=WEIGHTING,
             held_out=self.held_out if name != "warped" else 0.1,
+            device=self.options.device,
             seed=self.options.seed,
             progress=self.label(name),
         )
@@ -179,9 +180,13 @@ METHODS: dict[str, Callable[[_Patients, str], Method]] = {
     "neural network": _Patients.network,
     "mean fit on target": _Patients.fit_on_target,
     "maml": _Patients.maml,
-    "fpca": lambda of, name: FPCA(held_out=of.held_out, progress=of.label(name)).fit(of.training),
+    "fpca": lambda of, name: FPCA(held_out=of.held_out, device=of.options.device, progress=of.label(name)).fit(
+        of.training
+    ),
     "warped": lambda of, name: Warped(of.prior(name), seed=of.options.seed).fit(of.training),
-    "auto": lambda of, name: Auto(contexts=DAYS, seed=of.options.seed, progress=of.label(name)).fit(of.meta),
+    "auto": lambda of, name: Auto(
+        contexts=DAYS, device=of.options.device, seed=of.options.seed, progress=of.label(name)
+    ).fit(of.meta),
     "last value": lambda of, name: LastValue(**of.asked).fit(of.training),
     "context mean": lambda of, name: ContextMean(**of.asked).fit(of.training),
 }
@@ -190,7 +195,7 @@ METHODS: dict[str, Callable[[_Patients, str], Method]] = {
 
 def _note_residuals(results: Results, name: str, variable: str, posterior: Posterior, target: Tasks) -> None:
     """Quantiles of (y − mean) / sd over all test points: they show why an interval covers too much or too little."""
-    standardised = ((target.y - posterior.mean) / posterior.sd)[:, 0].numpy()
+    standardised = ((target.y - posterior.mean.cpu()) / posterior.sd.cpu())[:, 0].numpy()
     results.curves["z probabilities"] = PROBABILITIES
     results.curves[f"{name} {variable} z"] = np.quantile(standardised, PROBABILITIES)
 
@@ -210,7 +215,7 @@ def _show_patients(results: Results, variable: str, method: Method, patients: _P
             f"{label} x": torch.cat([first.x, second.x])[:, 0].numpy(),
             f"{label} y": torch.cat([first.y, second.y])[:, 0].numpy(),
             f"{label} hours": hours.numpy(),
-            f"{label} mean": posterior.mean[rows, 0].numpy(),
-            f"{label} lower": lower[rows, 0].numpy(),
-            f"{label} upper": upper[rows, 0].numpy(),
+            f"{label} mean": posterior.mean[rows, 0].cpu().numpy(),
+            f"{label} lower": lower[rows, 0].cpu().numpy(),
+            f"{label} upper": upper[rows, 0].cpu().numpy(),
         }

@@ -167,7 +167,7 @@ class _Experiment:
             curves[f"{n} mask"] = seen.numpy()
             for name in self.added:
                 mean = self.fitted[name].predict(context, everywhere).mean
-                curves[f"{name} {n} mean"] = mean.reshape(SHOWN, h, w).numpy()
+                curves[f"{name} {n} mean"] = mean.reshape(SHOWN, h, w).cpu().numpy()
 
     def network(self, name: str) -> Method:
         network = NeuralNetwork(
@@ -191,11 +191,10 @@ class _Experiment:
         rank = min(KIND_RANK, len(self.images.grid) // 2)
         tried = {}
         for noise in FLOORS[1:]:
-            brief = Mixture(KINDS[0], rank=rank, noise_floor=noise / variance, held_out=self.judges).fit(few)
-            tried[noise] = self._mse(brief)
+            options: dict[str, Any] = {"noise_floor": noise / variance, "device": self.options.device}
+            tried[noise] = self._mse(Mixture(KINDS[0], rank=rank, held_out=self.judges, **options).fit(few))
         best = min(tried, key=lambda noise: sum(tried[noise]))
-        options: dict[str, Any] = {"noise_floor": best / variance, "held_out": self.images.held_out}
-        options["progress"] = self.label(name)
+        options |= {"noise_floor": best / variance, "held_out": self.images.held_out, "progress": self.label(name)}
         mixture = Mixture(KINDS, rank=rank, seed=self.options.seed, **options).fit(training)
         self.results.settings["mixture"] = {
             "noise": best,
@@ -227,6 +226,7 @@ class _Experiment:
             optimizer=optimizer,
             max_epochs=min(BRIEF, self._epochs("lbfgs")) if brief else self._epochs(optimizer),
             held_out=self.images.held_out,
+            device=self.options.device,
             seed=self.options.seed,
             progress=self.label(label),
         )
@@ -235,7 +235,8 @@ class _Experiment:
     def linear_limit(self, name: str) -> Method:
         """The GP with the training images' own mean and covariance, and the noise that suits held-out images best."""
         moments = grid_moments(self.images.training)
-        limits = {noise: linear_limit(self.images.training, noise, moments) for noise in FLOORS}
+        device = self.options.device
+        limits = {noise: linear_limit(self.images.training, noise, moments).to(device) for noise in FLOORS}
         tried = {noise: self._mse(gp) for noise, gp in limits.items()}
         best = min(FLOORS, key=lambda noise: sum(tried[noise]))
         self.results.settings |= {"linear_limit_noise": best, "held_out_mse_by_linear_limit_noise": _rounded(tried)}
@@ -260,7 +261,9 @@ METHODS: dict[str, Callable[[_Experiment, str], Method]] = {
     "mean fit on target": _Experiment.fit_on_target,
     **dict.fromkeys(CONFIGURATIONS, lambda run, name: run.prior(name, run.floor)),
     "maml": lambda run, name: fit_maml(run.images.training, run.options, run.judges, hidden=HIDDEN),
-    "fpca": lambda run, name: FPCA(held_out=run.images.held_out, progress=run.label(name)).fit(run.images.training),
+    "fpca": lambda run, name: FPCA(
+        held_out=run.images.held_out, device=run.options.device, progress=run.label(name)
+    ).fit(run.images.training),
     "mixture": _Experiment.mixture,
     "linear limit": _Experiment.linear_limit,
 }
@@ -287,7 +290,9 @@ def linear_limit(training: Tasks, noise: float, moments: Moments | None = None) 
     width = int(training.x[: len(mean), 1].max()) + 1
     some = training.select(range(min(100, len(training))))
     at = GridKernel(covariance, width)
-    return LearnedPrior(lambda x: mean[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None).fit(some)
+    return LearnedPrior(
+        lambda x: mean.to(x)[at.position(x)], at, noise=noise, learn=(), scale=False, held_out=None
+    ).fit(some)
 
 
 class GridKernel(Kernel):  # type: ignore[misc]
