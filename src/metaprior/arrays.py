@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -25,4 +28,24 @@ def product(a: Float[Array, "*b n k"], b: Float[Array, "*b k m"]) -> Float[Array
         found: Array = a @ b
     else:
         found = torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    return found
+
+
+MANY = 50_000
+"""Values from which on a function of each is worth several threads."""
+
+
+def by_threads(
+    function: Callable[..., Array], of_rows: Float[Array, "N 1"], values: Float[Array, "*k #N p"]
+) -> Float[Array, "*k N p"]:
+    """A NumPy function of each value and of what belongs to its row, on as many threads as torch has been given."""
+    threads = torch.get_num_threads()
+    if values.size < MANY or threads == 1:
+        return function(of_rows, values)
+    whole = np.broadcast_to(values, (*values.shape[:-2], len(of_rows), values.shape[-1]))
+    found = np.empty(whole.shape)
+    ends = np.linspace(0, len(of_rows), threads + 1).astype(int)
+    with ThreadPoolExecutor(threads) as pool:
+        for start, end in pairwise(ends.tolist()):
+            pool.submit(function, of_rows[start:end], whole[..., start:end, :], out=found[..., start:end, :])
     return found

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.arrays import Array
+from metaprior.arrays import Array, by_threads
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import Evidence, student_terms
 from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
@@ -76,7 +76,7 @@ class StudentPosterior(Posterior):
 
         residual, scale = y - self.mean, self._scale
         z = residual / torch.where(scale > 0, scale, 1.0)
-        inside = torch.from_numpy(special.stdtr(self._freedom, z.cpu().numpy())).to(z)
+        inside = torch.from_numpy(by_threads(special.stdtr, self._freedom, z.cpu().numpy())).to(z)
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
@@ -87,7 +87,7 @@ class StudentPosterior(Posterior):
             by_task = torch.from_numpy(special.stdtrit(self.degrees.cpu().numpy(), u[..., 0].cpu().numpy()))
             deviations = by_task[..., self.points.task_of_row, None]
         else:
-            deviations = torch.from_numpy(special.stdtrit(self._freedom, u.cpu().numpy()))
+            deviations = torch.from_numpy(by_threads(special.stdtrit, self._freedom, u.cpu().numpy()))
         return self.mean + deviations.to(self.mean) * self._scale
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:

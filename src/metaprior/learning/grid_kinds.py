@@ -147,6 +147,13 @@ class GridDesigns:
         loadings = vectors[:, :rank] * (values[:rank] - noise).clamp(min=0.0).sqrt()
         return GridKind(mean, loadings, noise, vectors if vectors.shape[1] < len(scatter) else None)
 
+    def all_maximised(
+        self, weights: Float[Tensor, "m c"], ranks: Sequence[int], floor: float, kinds: Sequence[GridKind | None]
+    ) -> list[GridKind]:
+        """The kinds that weighted tasks are best explained by, one for each column of weights."""
+        given = zip(weights.unbind(1), ranks, kinds, strict=True)
+        return [self.maximised(own, rank, floor, kind) for own, rank, kind in given]
+
     def scores(self, rank: int, floor: float) -> tuple[Float[Tensor, "m r p"], Float[Tensor, "c r"]]:
         """The mean of each task's scores under one model for all, and its loadings."""
         mean, W, noise, _ = self.maximised(torch.ones_like(self.outside), rank, floor)

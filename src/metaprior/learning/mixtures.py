@@ -18,6 +18,7 @@ from metaprior.inference import LOG_2PI
 from metaprior.learning.designs import Block, Designs, designed
 from metaprior.learning.em import MixedEffects, em_steps, fit_em
 from metaprior.learning.grid_kinds import NEGLIGIBLE, GridDesigns
+from metaprior.learning.kinds_together import evidences_together, maximised_together
 from metaprior.priors import Basis
 from metaprior.tasks import Tasks, on_one_grid, padded
 
@@ -82,9 +83,25 @@ class TaskDesigns:
         found: Tensor = -0.5 * (quadratic + p * (logdet + self.points * LOG_2PI))
         return found
 
+    @numerical("the evidence of the tasks under the kinds")
     def evidences(self, models: Sequence[MixedEffects]) -> Float[Tensor, "m c"]:
         """The evidence of each task under each model."""
+        if self.points.is_cuda:
+            return evidences_together(self, models)
         return torch.stack([self.evidence(model) for model in models], 1)
+
+    @numerical("the mean function and the components of the kinds")
+    def all_maximised(
+        self, weights: Float[Tensor, "m c"], ranks: Sequence[int], floor: float, models: Sequence[MixedEffects | None]
+    ) -> list[MixedEffects]:
+        """Models that weighted tasks are better explained by, one for each column of weights; models: what they were.
+
+        On a GPU all at once; elsewhere kind by kind, each from the tasks that have a share in it.
+        """
+        if self.points.is_cuda:
+            return maximised_together(self, weights, ranks, floor, models, FIRST)
+        given = zip(weights.unbind(1), ranks, models, strict=True)
+        return [self.maximised(own, rank, floor, model) for own, rank, model in given]
 
     def maximised(
         self, weights: Float[Tensor, " m"], rank: int, floor: float, model: MixedEffects | None = None
@@ -150,10 +167,7 @@ class KindsEM:
             self._take_out()
             sizes = self.responsible.sum(0)
             ranks = [max(min(self.rank, int(size / 2)), 1) for size in sizes.tolist()]
-            self.models = [
-                self.designs.maximised(self.responsible[:, c], ranks[c], self.floor, model)
-                for c, model in enumerate(self.models)
-            ]
+            self.models = [*self.designs.all_maximised(self.responsible, ranks, self.floor, self.models)]
             log_joint = (sizes / len(self.designs)).log() + self.designs.evidences(self.models)
             self.evidence.append(float(log_joint.logsumexp(1).sum()))
             if not math.isfinite(self.evidence[-1]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -24,15 +25,20 @@ class Recording(Generic[Found]):
     """
 
     def __init__(self, compute: Callable[[], Found]) -> None:
+        self.compute = compute  # what it reads has to stay where it is
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside), trusting():
+        with torch.cuda.stream(aside), trusting(), warnings.catch_warnings(action="ignore"):
             for _ in range(WARM):
                 compute()
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            self.graph.capture_begin()  # `torch.cuda.graph` collects garbage first, which takes longer than all of this
+            try:
+                self.found = compute()
+            finally:
+                self.graph.capture_end()
         torch.cuda.current_stream().wait_stream(aside)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph), trusting():
-            self.found = compute()
 
     def __call__(self) -> Found:
         self.graph.replay()  # type: ignore[no-untyped-call]

@@ -141,6 +141,15 @@ def fit_together(
     return running.learned(o, i)
 
 
+def em_step(
+    stack: StackedCurves, models: Models, floor: Float[Tensor, " o"]
+) -> tuple[Models, Bool[Tensor, "o i"], Bool[Tensor, "o i"]]:
+    """One step of EM of each model; which have no scores, and which a basis that their tasks do not determine."""
+    expected = _expect(stack, models)
+    found, failed = _maximise(stack, expected, floor)
+    return found, expected.failed, failed
+
+
 @torch.no_grad()
 @numerical("the evidence of the curves")
 def evidence_together(stack: StackedCurves, models: Models) -> Float[Tensor, "o i"]:
