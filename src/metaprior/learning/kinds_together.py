@@ -75,7 +75,8 @@ def evidences_together(tasks: TaskDesigns, models: Sequence[MixedEffects]) -> Fl
     rest = tasks.squares - 2 * mean.sum(-1) + own.sum(-1)
     quadratic = (rest - explained.square().sum((-2, -1))) / noise[:, None]
     logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1) + (tasks.points - (s - p)) * noise.log()[:, None]
-    return -0.5 * (quadratic + p * (logdet + tasks.points * LOG_2PI)).mT
+    found: Tensor = -0.5 * (quadratic + p * (logdet + tasks.points * LOG_2PI)).mT
+    return found
 
 
 def _weighted(tasks: TaskDesigns, weights: Float[Tensor, "m c"]) -> StackedCurves:
