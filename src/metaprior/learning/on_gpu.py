@@ -40,17 +40,14 @@ class PriorOnGPU:
         held_out = laid_out if judge is None else batches(by, prior.like)
         values = by.y.numel() if how.weighting == "task" else len(by) * by.p
 
-        def losses() -> Tensor:
-            self._write()
-            value, slopes = with_slopes(lambda: whole(laid_out, training.ids) / len(training), self.parameters)
-            return torch.cat([part.flatten().double() for part in (value, *slopes)])
-
-        def judged() -> Tensor:
+        def evaluated() -> Tensor:
             self._write()
             with torch.no_grad():
-                return -loss(held_out, by.ids) / values
+                judged = -loss(held_out, by.ids) / values
+            value, slopes = with_slopes(lambda: whole(laid_out, training.ids) / len(training), self.parameters)
+            return torch.cat([part.flatten().double() for part in (judged, value, *slopes)])
 
-        self._losses, self._judged = recording(losses), recording(judged)
+        self._evaluated = recording(evaluated)
 
     @property
     def start(self) -> Float[Array, "1 P"]:
@@ -65,15 +62,12 @@ class PriorOnGPU:
 
     def loss(self, values: Float[Array, "1 P"]) -> tuple[Float[Array, " 1"], Float[Array, "1 P"]]:
         """The negative evidence (and log density of the parameters) per task, and its slopes."""
-        self._take(values)
-        found: Array = self._losses().cpu().numpy()[None]
-        return found[:, 0], found[:, 1:]
+        found = self._at(values)
+        return found[:, 1], found[:, 2:]
 
     def judged(self, values: Float[Array, "1 P"], loss: Float[Array, " 1"]) -> Float[Array, " 1"]:
         """The evidence per value of the tasks to stop by."""
-        self._take(values)
-        found: Array = self._judged().cpu().numpy()[None]
-        return found
+        return self._at(values)[:, 0]
 
     def select(self, which: Sequence[int]) -> Self:
         """It is the only one."""
@@ -83,6 +77,12 @@ class PriorOnGPU:
         """What was learned, into the prior."""
         self._take(values)
         self._write()
+
+    def _at(self, values: Float[Array, "1 P"]) -> Float[Array, "1 P+2"]:
+        """What it is judged by, the loss, and its slopes: to record two graphs takes longer than to compute all."""
+        self._take(values)
+        found: Array = self._evaluated().cpu().numpy()[None]
+        return found
 
     def _take(self, values: Float[Array, "1 P"]) -> None:
         self.flat.copy_(torch.from_numpy(values[0]))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metaprior.inference import trusting
 
-WARM = 3
+WARM = 2
 """Times that it is computed as ever before it is recorded: libraries set themselves up meanwhile."""
 
 Found = TypeVar("Found")

@@ -111,12 +111,14 @@ class _Places(Sequence[Posterior]):
         """Mean and deviation at each place, in the user's units; 0 and 1 where no further kind has a say."""
         rows, p = len(self.points.x), self.given.context.p
         means = torch.zeros(len(self), rows, p, dtype=torch.float64, device=self.given.device)
-        sds, scaler = torch.ones_like(means), self.given.method.scaler_
+        sds, scaler, task_of_row = torch.ones_like(means), self.given.method.scaler_, self.points.task_of_row
         for c, (who, _) in self.given.kinds.items():
             own = self.points.rows_of(who)
             mean, sd = scaler.unscale_mean(self.answers[c].mean), scaler.unscale_sd(self.answers[c].sd)
-            at, place = torch.nonzero(self.given.order[self.points.task_of_row[own]] == c, as_tuple=True)
-            means[place, own[at]], sds[place, own[at]] = mean[at], sd[at]
+            at, place = torch.nonzero(self.given.order[task_of_row[own]] == c, as_tuple=True)
+            rows_of = own.to(means.device)
+            at, place = at.to(means.device), place.to(means.device)
+            means[place, rows_of[at]], sds[place, rows_of[at]] = mean[at], sd[at]
         return [IndependentGaussians(self.points, *each) for each in zip(means, sds, strict=True)]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import UInt8
@@ -198,10 +199,16 @@ class TrainedOn:
 
 def _salt(tasks: Tasks) -> str:
     """As hard to guess as the data, and the same for the same data: so are the files."""
-    digest = hashlib.blake2b(digest_size=DIGEST)
-    for values in (tasks.x, tasks.y, tasks.offsets):
-        digest.update(values.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    if tasks not in _SALTS:
+        digest = hashlib.blake2b(digest_size=DIGEST)
+        for values in (tasks.x, tasks.y, tasks.offsets):
+            digest.update(values.contiguous().numpy())
+        _SALTS[tasks] = digest.hexdigest()
+    return _SALTS[tasks]
+
+
+_SALTS: WeakKeyDictionary[Tasks, str] = WeakKeyDictionary()
+"""Several methods learn from the same tasks, and going through all of their bytes takes a while."""
 
 
 def _hashes(salt: str, ids: Iterable[Hashable]) -> UInt8[Tensor, "m 8"]:
