@@ -156,9 +156,7 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             given = alone | given
         return MetaGP(**given)
 
-    def _read(
-        self, X: Any, y: Any, groups: Any, *, reset: bool = False
-    ) -> tuple[Array, Array | None, list[Hashable] | None]:
+    def _read(self, X: Any, y: Any, groups: Any, *, reset: bool = False) -> tuple[Array, Array, list[Hashable] | None]:
         """Inputs, targets and labels that can be used; reset: columns are those of `fit`, else the same as there."""
         how: dict[str, Any] = {"dtype": np.float64}
         if y is not NO_TARGETS:
@@ -171,7 +169,7 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, reset=reset, skip_check_array=True)
             X, groups = groups_apart(X, self.group)
             found = check_array(X, **how) if y is NO_TARGETS else check_X_y(X, y, estimator=self, **how)
-        inputs, targets = (found, None) if y is NO_TARGETS else found
+        inputs, targets = (found, found[:, :0]) if y is NO_TARGETS else found
         if not reset:
             self._check_groups(groups)
         return inputs, targets, None if groups is None else labels_of(groups, len(inputs))
@@ -184,7 +182,9 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
                 "nothing but X needs them as a column of it: MetaGPRegressor(group=...)."
             )
         if groups is not None and self.groups_ is None:
-            raise DataError("fitted without groups, and asked with some: give groups to fit as well, or leave them out.")
+            raise DataError(
+                "fitted without groups, and asked with some: give groups to fit as well, or leave them out."
+            )
 
     def _tasks(self, inputs: Array, targets: Array, labels: list[Hashable] | None) -> Tasks:
         """The rows of each group, in the order in which groups come."""
@@ -203,7 +203,7 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tuple(names)
 
     def _asked(self, X: Any, groups: Any, wanted: Callable[[Posterior], Tensor]) -> Array:
-        """What is wanted of the posterior at each row, `[…, N, p]`, in the order of the rows; `[…, N]` if y was flat."""
+        """What is wanted of the posterior, `[…, N, p]`, in the order of X's rows; `[…, N]` if y was a vector."""
         check_is_fitted(self)
         inputs, _, labels = self._read(X, NO_TARGETS, groups)
         place = {name: k for k, name in enumerate(self.context_.ids)}

@@ -134,11 +134,7 @@ def predict_counted(
 
 
 def in_slices(
-    method: Any,
-    context: Tasks,
-    points: Tasks,
-    whole: bool = False,
-    between: Callable[[], None] = lambda: None,
+    method: Any, context: Tasks, points: Tasks, whole: bool = False, between: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[Any, Tasks]]:
     """The method conditioned on as many tasks at a time as fit in memory, with the points to ask each about, in order.
 
