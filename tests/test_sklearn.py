@@ -189,6 +189,10 @@ def test_what_is_not_right_is_said(fitted):
         (lambda: plain(group="school").fit(pd.DataFrame({"x": [1.0, 2.0]}), [1, 2]), "no such column. There are x"),
         (lambda: plain(group="school").fit(X, y), "give the position"),
         (lambda: plain(group=1).fit(X, y), "X has 1 columns"),
+        (lambda: plain(group=0).fit(X, y), "no column but the groups"),
+        (lambda: plain(group="x").fit(pd.DataFrame({"x": [1.0, 2.0]}), [1, 2]), "no column but the groups"),
+        (lambda: plain().fit(X, y, groups=[{1}] * len(X)), "cannot be told apart"),
+        (lambda: MetaGPRegressor(rungs=("fpca",)).fit(X, y), "rungs: one task leaves nothing to choose by"),
     ):
         with pytest.raises(ValueError, match=match):  # as scikit-learn's own are; so is a DataError
             wrong()

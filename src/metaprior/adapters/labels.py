@@ -24,6 +24,10 @@ def labels_of(groups: Any, rows: int) -> list[Hashable]:
             f"{len(missing)} rows have no group (the first is row {missing[0]}): give each one, or leave them out."
         )
     found: list[Hashable] = labels.tolist()
+    try:
+        set(found)
+    except TypeError as error:
+        raise DataError(f"groups that cannot be told apart: {error}. Use text, numbers or dates.") from None
     return found
 
 
@@ -36,6 +40,7 @@ def groups_apart(X: Any, column: str | int) -> tuple[Any, Any]:
             column = names[column]
         if column not in names:
             raise DataError(f"group={column!r}: X has no such column. There are {', '.join(map(str, names))}.")
+        _check_more(column, len(names))
         return frame.drop(column).to_native(), frame[column].to_numpy()
     array = np.asarray(X)
     if array.ndim != 2:
@@ -44,7 +49,13 @@ def groups_apart(X: Any, column: str | int) -> tuple[Any, Any]:
         raise DataError(f"group={column!r}: X is an array, so give the position of the column, or a data frame.")
     if not -array.shape[1] <= column < array.shape[1]:
         raise DataError(f"group={column}: X has {array.shape[1]} columns.")
+    _check_more(column, array.shape[1])
     return np.delete(array, column, 1), array[:, column]
+
+
+def _check_more(column: str | int, columns: int) -> None:
+    if columns < 2:
+        raise DataError(f"X has no column but the groups ({column!r}): give at least one input.")
 
 
 def _is_missing(label: Any) -> bool:

@@ -34,6 +34,9 @@ Array = np.ndarray[Any, Any]
 OF_ONE_TASK: dict[str, Any] = {"mean": "constant", "kernel": "matern", "held_out": None}
 """What is learned where all rows are one task, of which nothing can be held out to choose by."""
 
+CHOOSING = ("contexts", "rungs", "budget", "thorough")
+"""Options of how a prior is chosen."""
+
 OWN = ("group", "support", "integer")
 """Parameters that are no options of `MetaGP`."""
 
@@ -151,10 +154,14 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """What is to learn from so many tasks."""
         params = {name: value for name, value in self.get_params(deep=False).items() if name not in OWN}
         given = {"progress": params["progress"]} | unusual(params, defaults_of(MetaGPRegressor))
-        if tasks == 1:
-            alone = OF_ONE_TASK if self.mean is None and self.kernel is None else {"held_out": None}
-            given = alone | given
-        return MetaGP(**given)
+        if tasks > 1:
+            return MetaGP(**given)
+        if self.mean is not None or self.kernel is not None:
+            return MetaGP(**{"held_out": None} | given)
+        choosing = [name for name in given if name in CHOOSING]
+        if choosing:
+            raise OptionError(f"{', '.join(choosing)}: one task leaves nothing to choose by. Give two or more groups.")
+        return MetaGP(**OF_ONE_TASK | given)
 
     def _read(self, X: Any, y: Any, groups: Any, *, reset: bool = False) -> tuple[Array, Array, list[Hashable] | None]:
         """Inputs, targets and labels that can be used; reset: columns are those of `fit`, else the same as there."""
