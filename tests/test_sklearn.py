@@ -100,13 +100,16 @@ def test_new_groups_are_predicted_from_the_prior_and_context_makes_them_known(fi
 def test_context_takes_the_place_of_the_rows_that_a_group_was_fitted_on(fitted):
     seen = fitted.groups_[0]
     moved = fitted.with_context([[0.0]], [30.0], [seen])
+    assert sorted(moved.context_.ids) == sorted(fitted.context_.ids)
     assert moved.predict([[0.0]], [seen])[0] > 20 > fitted.predict([[0.0]], [seen])[0]
     np.testing.assert_allclose(
         moved.predict([[0.5]], [seen]), fitted.with_context([[0]], [30], ["x"]).predict([[0.5]], ["x"])
     )
 
 
-@pytest.mark.parametrize("labels", [np.arange, lambda n: pd.date_range("2020-01-01", periods=n), list], ids=str)
+@pytest.mark.parametrize(
+    "labels", [np.arange, lambda n: pd.date_range("2020-01-01", periods=n), list], ids=["numbers", "dates", "text"]
+)
 def test_labels_are_what_they_are(labels, fitted):
     X, y, school = schools()
     names = list(labels(GROUPS) if labels is not list else fitted.groups_)
@@ -158,15 +161,15 @@ def test_groups_are_routed_through_a_search_and_a_pipeline():
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_groups_in_a_column_go_wherever_x_goes(kind, fitted):
     X, y, school = schools()
-    frame = kind({"school": school, "x": X[:, 0]})
+    frame = kind({"school": school, "age": X[:, 0]})
     model = plain(group="school")
     held_out = cross_val_predict(model, frame, y, cv=GroupKFold(3), groups=school)
     assert np.abs(held_out - y).mean() > 1  # of schools that it has not seen, it does not know the level
     assert np.abs(cross_val_predict(model, frame, y, cv=4) - y).mean() < 0.5
     model.fit(frame, y)
     np.testing.assert_array_equal(model.predict(frame), fitted.predict(X, school))
-    assert list(model.feature_names_in_) == ["school", "x"]
-    assert model.gp_.trained_on_.columns[:2] == (("school",), ("x",))
+    assert list(model.feature_names_in_) == ["school", "age"]
+    assert model.gp_.trained_on_.columns[:2] == (("school",), ("age",))
     numbers = np.column_stack([X[:, 0], np.unique(school, return_inverse=True)[1]])
     again = plain(group=-1).fit(numbers, y)
     np.testing.assert_allclose(again.predict(numbers), model.predict(frame))
