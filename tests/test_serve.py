@@ -558,7 +558,7 @@ def test_the_page_with_a_table(browser, running, home, tmp_path):
 
 
 def test_serving_without_the_extra_says_what_to_install(home, monkeypatch, capsys):
-    monkeypatch.setattr("metaprior.cli.serve.find_spec", lambda name: None)
+    monkeypatch.setattr("metaprior.extras.find_spec", lambda name: None)
     said = refused("serve", home / "sea.metaprior", capsys=capsys, monkeypatch=monkeypatch)
     assert "pip install 'metaprior[serve]'" in said
 

@@ -50,6 +50,10 @@ class NotFittedError(MetapriorError, RuntimeError):
     """A model asked to predict before it was fitted."""
 
 
+class NotInstalledError(MetapriorError, ImportError):
+    """Something that needs a library which comes with an extra."""
+
+
 class WorkerError(MetapriorError, RuntimeError):
     """A process that ended before its work was done."""
 

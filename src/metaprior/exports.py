@@ -15,6 +15,7 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
+from metaprior.extras import needs
 from metaprior.priors import FixedNoise, LearnedNoise, Prior, kernel_features, kernel_matrix, mean_values
 from metaprior.tasks import Scaler, Tasks
 
@@ -78,10 +79,8 @@ def to_gpytorch(prior: Prior, scaler: Scaler, x: Any, y: Any) -> ExactGP:
 
 def to_botorch(prior: Prior, scaler: Scaler, x: Any, y: Any) -> Any:
     """A `SingleTaskGP` without transforms of its own; several outputs as it has them."""
-    try:
+    with needs("to_botorch", "botorch"):
         from botorch.models import SingleTaskGP
-    except ImportError:
-        raise OptionError("BoTorch is not installed: pip install 'metaprior[botorch]'.") from None
     prior, points = copy.deepcopy(prior).cpu().double(), _points(scaler, x, y)
     model = SingleTaskGP(
         points.x,

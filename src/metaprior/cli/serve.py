@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from metaprior.cli.common import Screen
-from metaprior.errors import OptionError
+from metaprior.extras import check_installed
 
 NEEDS = ("starlette", "uvicorn", "python_multipart")
 
 
 def serve_models(paths: Sequence[str], options: dict[str, Any]) -> None:
     """Load the models and serve them until the user ends it."""
-    lacking = [name for name in NEEDS if find_spec(name) is None]
-    if lacking:
-        raise OptionError(f"serve needs {' and '.join(lacking)}: pip install 'metaprior[serve]'.")
+    check_installed("metaprior serve", "serve", NEEDS)
     room = import_module("metaprior.serve")  # it needs an extra that others need not have
     settings = room.Settings(**options)
     room.run_server(room.load_models(paths), settings, Screen().say)

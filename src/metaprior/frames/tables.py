@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -38,6 +39,9 @@ ENTRIES = 100
 
 MOST_TOGETHER = 5_000
 """Points of one task that draws are taken at together: their covariance has the square of that."""
+
+
+Found = TypeVar("Found")
 
 
 class Wanted(NamedTuple):
@@ -116,23 +120,17 @@ def predict_counted(
     _check_size(points, len(columns.y), wanted.samples)
     if columns.task_x:
         notes += method.trained_on_.unlike(context)
-    parts, strange, halved = list[dict[str, Array]](), list[Any](), 0
-    at_once = rows_at_once(SLICE, device_of(getattr(method, "device", "cpu")))
-    slices = _slices(context, points, at_once, whole=wanted.samples > 0)
-    while slices:
-        between(context, points)
-        some = slices.pop(0)
-        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
-        try:
-            found, unlike = _of_slice(method, given, asked, columns, wanted, lambda: between(context, points))
-        except DeviceMemoryError:
-            if len(asked) < 2 or wanted.samples:
-                raise
-            slices[:0] = (torch.arange(len(asked)) if some is None else some).tensor_split(2)
-            halved += 1
-            continue
-        parts += found
-        strange += [asked.ids[i] for i in unlike.tolist()]
+    given, halved = in_slices(
+        method,
+        context,
+        points,
+        lambda conditional, piece: (piece, *one_slice(method, conditional, piece, columns, wanted)),
+        whole=wanted.samples > 0,
+        between=partial(between, context, points),
+    )
+    parts = [part for _, part, _ in given]
+    unlike = [piece.ids[i] for piece, _, some in given for i in some.tolist()]
+    strange = list(dict.fromkeys(unlike))  # a task's points may come in several pieces
     notes.append(_unlike(strange, len(points), columns, wanted.fallback))
     notes.append(Note(halved, "times the memory of the GPU was too small: fewer tasks were predicted at once."))
     values_of = {
@@ -145,16 +143,39 @@ def predict_counted(
     return Counted(written.to_native(), notes, points)
 
 
-def _of_slice(
-    method: Any, given: Tasks, asked: Tasks, columns: Columns, wanted: Wanted, between: Callable[[], None]
-) -> tuple[list[dict[str, Array]], Tensor]:
-    """The columns that are predicted of some tasks, in pieces, and which of these are unlike the past ones."""
-    conditional, parts = method.condition(given), []
-    for piece in [asked] if wanted.samples else _pieces(asked, len(given.x)):
+def in_slices(
+    method: Any,
+    context: Tasks,
+    points: Tasks,
+    ask: Callable[[Any, Tasks], Found],
+    *,
+    whole: bool = False,
+    between: Callable[[], None] = lambda: None,
+) -> tuple[list[Found], int]:
+    """What the method, conditioned on as many tasks at a time as fit in memory, is asked about their points, in order.
+
+    And how many times the memory of a GPU was too small, so that fewer were taken. whole: all at once, as draws are
+    taken. between: called before each part of the work.
+    """
+    at_once = rows_at_once(SLICE, device_of(getattr(method, "device", "cpu")))
+    slices, found, halved = _slices(context, points, at_once, whole=whole), list[Found](), 0
+    while slices:
         between()
-        part, unlike = one_slice(method, conditional, piece, columns, wanted)
-        parts.append(part)
-    return parts, unlike
+        some = slices.pop(0)
+        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
+        try:
+            conditional, own = method.condition(given), list[Found]()
+            for piece in [asked] if whole else _pieces(asked, len(given.x)):
+                between()
+                own.append(ask(conditional, piece))
+        except DeviceMemoryError:
+            if len(asked) < 2 or whole:
+                raise
+            slices[:0] = (torch.arange(len(asked)) if some is None else some).tensor_split(2)
+            halved += 1
+        else:
+            found += own
+    return found, halved
 
 
 def _slices(context: Tasks, points: Tasks, at_once: int, *, whole: bool) -> list[Tensor | None]:

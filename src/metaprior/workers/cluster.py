@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from metaprior.errors import MetapriorError, OptionError, WorkerError
+from metaprior.extras import check_installed
 from metaprior.workers.processes import Work
 
 ANSWER = 10
@@ -68,8 +68,7 @@ class _Found:
 @contextmanager
 def _connected(address: str) -> Iterator[None]:
     """A cluster that answers. Where this process has joined one already, as a notebook may have, it stays there."""
-    if find_spec("ray") is None:
-        raise OptionError("--ray needs Ray: pip install 'metaprior[ray]'.")
+    check_installed("--ray", "ray", ["ray"])
     ray = import_module("ray")
     joined = ray.is_initialized()
     if not joined:
