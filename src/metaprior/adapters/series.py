@@ -45,6 +45,8 @@ class Panel:
         """Of a frame of one series or, with further levels in the index, of many."""
         if align not in ("start", "index"):
             raise OptionError(f"align={align!r}: give 'start' (time since a series' start) or 'index' (as it is).")
+        if not len(frame):
+            raise DataError("no rows: of a series of which nothing is known yet, give the start with a missing value.")
         if frame.index.nlevels == 1:
             return Panel(frame, align, (ALONE,), np.zeros(len(frame), dtype=np.int64))
         owner, names = pd.factorize(frame.index.droplevel(-1))
@@ -90,13 +92,24 @@ class Panel:
 
         horizon: sktime's, which may be relative to the end of each series.
         """
+        self._check_steps(horizon)
         last = np.zeros(len(self.names), dtype=np.int64)
         last[self.owner] = np.arange(len(self.owner))
         ends, which = np.unique(last_times := as_numbers(self.index)[last], return_index=True)
-        asked = {end: pd.Index(horizon.to_absolute_index(self.index[last[[k]]])) for end, k in zip(ends, which)}
+        asked = {
+            end: pd.Index(horizon.to_absolute_index(self.index[last[[k]]])) for end, k in zip(ends, which, strict=True)
+        }
         times = [asked[end] for end in last_times]
         points = [as_numbers(some) - start for some, start in zip(times, self.starts, strict=True)]
         return self._labels(times), Tasks.from_inputs(points, self.names)
+
+    def _check_steps(self, horizon: Any) -> None:
+        counted = horizon.is_relative and pd.api.types.is_integer_dtype(horizon.to_pandas().dtype)
+        if self.dated and counted and horizon.freq is None:
+            raise DataError(
+                "the times have no regular step, so a horizon of 1, 2, … steps has no length: give the times to "
+                "forecast, fh=pd.DatetimeIndex([...]), or ForecastingHorizon([pd.Timedelta(days=1)], is_relative=True)."
+            )
 
     def _labels(self, times: list[pd.Index]) -> pd.Index:
         if self.frame.index.nlevels == 1:
@@ -106,11 +119,29 @@ class Panel:
         return pd.MultiIndex.from_arrays([*levels, times[0].append(times[1:])], names=self.frame.index.names)
 
 
+def check_sorted(y: Any) -> None:
+    """Whether the times of each series rise, where y is of pandas; anything else is for sktime to check."""
+    if not isinstance(y, pd.Series | pd.DataFrame):
+        return
+    times = y.index.get_level_values(-1)
+    if not (isinstance(times, pd.DatetimeIndex | pd.PeriodIndex) or pd.api.types.is_integer_dtype(times.dtype)):
+        return
+    owner = np.zeros(len(y)) if y.index.nlevels == 1 else pd.factorize(y.index.droplevel(-1))[0]
+    order = np.argsort(owner, kind="stable")
+    falls = (np.diff(as_numbers(times)[order]) < 0) & (np.diff(owner[order]) == 0)
+    if falls.any():
+        first, second = order[falls.argmax()], order[falls.argmax() + 1]
+        raise DataError(
+            f"the times of a series must rise, but {y.index[second]} comes after {y.index[first]}: "
+            "sort it with y.sort_index()."
+        )
+
+
 def as_numbers(index: pd.Index) -> Float[Array, " n"]:
     """Times as numbers: dates and the starts of periods in days since 1970, whole numbers as they are."""
     if isinstance(index, pd.PeriodIndex):
         index = index.to_timestamp()
     if isinstance(index, pd.DatetimeIndex):
         since = index.tz_convert(None) if index.tz is not None else index
-        return ((since - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64)
-    return index.to_numpy(dtype=np.float64)
+        index = (since - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    return np.asarray(index, dtype=np.float64)

@@ -29,6 +29,15 @@ class PosteriorDistribution(BaseDistribution):  # type: ignore[misc]
 
     posteriors: one for each column, all at the same points, of one output each. rows: those of the points that are
     asked about; None for all.
+
+    >>> import pandas as pd
+    >>> from metaprior import MetaGP, Tasks
+    >>> from metaprior.adapters.skpro import PosteriorDistribution
+    >>> past = Tasks.on_grid([0, 1, 2], [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
+    >>> gp = MetaGP("constant", "rbf", held_out=None, progress=False).fit(past)
+    >>> posterior = gp.condition([0.0], [2.0]).at([[1.0], [2.0]])
+    >>> PosteriorDistribution([posterior], index=pd.RangeIndex(2), columns=pd.Index(["y"])).quantile([0.1, 0.9]).shape
+    (2, 2)
     """
 
     _tags = {  # noqa: RUF012

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
-from metaprior.adapters.series import Align, Panel
+from metaprior.adapters.series import Align, Panel, check_sorted
 from metaprior.adapters.skpro import PosteriorDistribution
 from metaprior.errors import DataError, MetapriorWarning, NumericalError
 from metaprior.extras import needs
@@ -30,6 +30,9 @@ with needs("metaprior.adapters.sktime", "sktime"):
 
 DRAWS = 2_000
 """Of which covariances between times are taken, where they have no closed form."""
+
+NEAR = 0.1
+"""How far beyond the times of the past series nothing is said yet, as a share of them."""
 
 FRAMES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
@@ -51,7 +54,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
     align : "start" or "index"
         "start" counts time from each series' own start, so that days or patients line up; "index" takes it as it is,
         where series share a calendar.
-    context_lengths : sequence of int or None
+    context_lengths : int, sequence of int or None
         How many points are known of a new series when it is forecast: the prior is chosen for that. By default from
         few to half of a series. Not used with a mean or a kernel.
     support, integer : pair, bool
@@ -113,7 +116,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         kernel: str | Kernel | None = None,
         *,
         align: Align = "start",
-        context_lengths: Sequence[int] | None = None,
+        context_lengths: int | Sequence[int] | None = None,
         support: Support | None = None,
         integer: bool = False,
         random_state: int = 0,
@@ -125,6 +128,11 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         self.random_state, self.progress, self.options = random_state, progress, options
         super().__init__()
         self._y = self._X = None  # sktime looks at them once a user has set remember_data
+
+    def _check_X_y(self, X: Any = None, y: Any = None, **how: Any) -> Any:  # noqa: N802
+        """As sktime does, which says of unsorted times, among all else, that they are none of its formats."""
+        check_sorted(y)
+        return super()._check_X_y(X=X, y=y, **how)
 
     def _pretrain(self, y: pd.DataFrame, X: Any = None, fh: Any = None) -> Self:
         panel = Panel.of(y, self.align)
@@ -187,7 +195,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         if self.mean is not None or self.kernel is not None:
             given.setdefault("held_out", spare(len(tasks)))
         elif self.context_lengths is not None:
-            given["contexts"] = FirstSizes(tuple(self.context_lengths))
+            given["contexts"] = FirstSizes(tuple(np.atleast_1d(self.context_lengths).tolist()))
         return MetaGP(self.mean, self.kernel, **given).fit(self._possible(tasks))
 
     def _own(self, tasks: Tasks) -> MetaGP:
@@ -300,16 +308,19 @@ def _unlike(plausibility: Tensor | None, names: Sequence[Hashable]) -> Note:
     strange = [] if plausibility is None else torch.nonzero(plausibility < IMPLAUSIBLE)[:, 0].tolist()
     said = [names[k] for k in strange]
     what = "series are unlike those the prior was learned from"
-    return Note(len(said), what, len(names), first_names(said), ": their forecasts may be far off.")
+    named = first_names(said) if len(names) > 1 else ()
+    return Note(len(said), what, len(names), named, ": their forecasts may be far off.")
 
 
 def _beyond(points: Tasks, model: MetaGP) -> Note:
     low, high = model.trained_on_.x_range[0]
-    outside = (points.x < low) | (points.x > high)
-    what = f"times of the horizon lie outside those of the past series ({low:g} to {high:g}): forecasts there are a guess."
-    return Note(int(outside.sum()), what, len(points.x))
+    outside = (points.x < low - NEAR * (high - low)) | (points.x > high + NEAR * (high - low))
+    what = (
+        f"times of the horizon lie outside those of the past series ({low:g} to {high:g}): forecasts there are a guess"
+    )
+    return Note(int(outside.sum()), what, len(points.x), then=".")
 
 
 def _warn(notes: Sequence[Note]) -> None:
     for note in dict.fromkeys(told(notes)):
-        warnings.warn(note, MetapriorWarning, stacklevel=4)
+        warnings.warn(note, MetapriorWarning, stacklevel=5)

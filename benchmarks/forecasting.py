@@ -1,0 +1,133 @@
+"""Forecasts of a new series from its first five points: how good are the intervals, beside those of usual forecasters?
+
+    pip install 'metaprior[sktime]' statsmodels
+    python benchmarks/forecasting.py
+    python benchmarks/forecasting.py --datasets ItalyPowerDemand --series 100
+
+Series of three datasets that come with sktime. The prior is learned from the training split; of each series of the test
+split the first five points are known, and all others are forecast. The score is the pinball loss, averaged over the
+times and over the probabilities 0.05, 0.1 … 0.95; differences are paired over the series, with their standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sktime.datasets import load_arrow_head, load_gunpoint, load_italy_power_demand
+from sktime.forecasting.ets import AutoETS
+from sktime.forecasting.naive import NaiveForecaster
+
+from metaprior import MetapriorWarning
+from metaprior.adapters.sktime import MetaGPForecaster
+from metaprior.progress import progress_bar
+
+KNOWN = 5
+"""Points that are known of a new series."""
+
+PROBABILITIES = [round(0.05 * k, 2) for k in range(1, 20)]
+
+DATASETS: dict[str, Callable[..., Any]] = {
+    "ItalyPowerDemand": load_italy_power_demand,
+    "GunPoint": load_gunpoint,
+    "ArrowHead": load_arrow_head,
+}
+
+ALONE: dict[str, Callable[[], Any]] = {
+    "last value": lambda: NaiveForecaster("last"),
+    "drift": lambda: NaiveForecaster("drift"),
+    "AutoETS": lambda: AutoETS(auto=True, sp=1),
+    "AutoETS by AICc": lambda: AutoETS(auto=True, sp=1, information_criterion="aicc"),
+    "MetaGPForecaster, not pretrained": lambda: MetaGPForecaster(progress=False),
+}
+"""Forecasters that know the five points alone. (NaiveVariance has no residuals for horizons beyond those.)"""
+
+OURS, PAST = "MetaGPForecaster", "quantiles of the past series"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="some of them, separated by commas")
+    parser.add_argument("--series", type=int, help="the first ones of the test split; by default all")
+    arguments = parser.parse_args()
+    names = arguments.datasets.split(",")
+    if unknown := [name for name in names if name not in DATASETS]:
+        parser.error(f"no dataset {', '.join(unknown)}: there are {', '.join(DATASETS)}.")
+    print("| dataset | series | forecaster | pinball loss | above ours, ± standard error | 90% hold | seconds |")
+    print("|---|---:|---|---:|---:|---:|---:|")
+    for name in names:
+        for line in lines(name, arguments.series):
+            print(line, flush=True)
+
+
+def lines(name: str, count: int | None) -> list[str]:
+    past, new = (DATASETS[name](split=split, return_type="pd-multiindex")[0] for split in ("train", "test"))
+    values = new.iloc[:, 0].unstack().to_numpy()[:count]
+    found = {OURS: ours(past, values), PAST: at_each_time(past, values)}
+    for label, make in ALONE.items():
+        found[label] = one_by_one(f"{name}, {label}", make, values)
+    return [
+        f"| {name} | {len(values)} | {label} | {loss.mean():.4f} | {_above(loss, found[OURS][0])} "
+        f"| {inside.mean():.2f} | {seconds:.1f} |"
+        for label, (loss, inside, seconds) in found.items()
+    ]
+
+
+Scored = tuple[np.ndarray, np.ndarray, float]
+"""Of each series its loss and the share of values within the 90% interval, and how long all took."""
+
+
+def ours(past: pd.DataFrame, values: np.ndarray) -> Scored:
+    """All new series at once."""
+    begun, steps = time.perf_counter(), values.shape[1]
+    forecaster = MetaGPForecaster(context_lengths=[KNOWN]).pretrain(past)
+    forecaster.fit(values[:, None, :KNOWN])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MetapriorWarning)
+        quantiles = forecaster.predict_quantiles(fh=range(1, steps - KNOWN + 1), alpha=PROBABILITIES).to_numpy()
+    seconds = time.perf_counter() - begun
+    return *scores(quantiles.reshape(len(values), steps - KNOWN, -1), values[:, KNOWN:]), seconds
+
+
+def at_each_time(past: pd.DataFrame, values: np.ndarray) -> Scored:
+    """What past series were at each time, whatever is known of the new one."""
+    begun = time.perf_counter()
+    quantiles = np.quantile(past.iloc[:, 0].unstack().to_numpy()[:, KNOWN:], PROBABILITIES, axis=0).T
+    everywhere = np.broadcast_to(quantiles, (len(values), *quantiles.shape))
+    return *scores(everywhere, values[:, KNOWN:]), time.perf_counter() - begun
+
+
+def one_by_one(label: str, make: Callable[[], Any], values: np.ndarray) -> Scored:
+    begun, steps, found = time.perf_counter(), values.shape[1], []
+    with progress_bar(label, len(values)) as advance, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for series in values:
+            forecaster = make().fit(pd.Series(series[:KNOWN]), fh=range(1, steps - KNOWN + 1))
+            found.append(forecaster.predict_quantiles(alpha=PROBABILITIES).to_numpy())
+            advance()
+    return *scores(np.stack(found), values[:, KNOWN:]), time.perf_counter() - begun
+
+
+def scores(quantiles: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pinball loss and coverage of each series. quantiles `[series, times, probabilities]`, truth `[series, times]`."""
+    gap, u = truth[..., None] - quantiles, np.array(PROBABILITIES)
+    loss = np.maximum(u * gap, (u - 1) * gap).mean((1, 2))
+    inside = (quantiles[..., 0] <= truth) & (truth <= quantiles[..., -1])
+    return loss, inside.mean(1)
+
+
+def _above(loss: np.ndarray, of_ours: np.ndarray) -> str:
+    if loss is of_ours:
+        return "–"
+    gap = loss - of_ours
+    return f"{gap.mean():+.4f} ± {gap.std(ddof=1) / math.sqrt(len(gap)):.4f}"
+
+
+if __name__ == "__main__":
+    main()
