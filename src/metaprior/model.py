@@ -21,14 +21,14 @@ from metaprior.frames import Stream, Wanted, predict_batches, predict_table
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible
 from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
-from metaprior.options import states
+from metaprior.options import Parameters, defaults_of, states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
 from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x
 
 
-class MetaGP(KeptMethod):
+class MetaGP(Parameters, KeptMethod):
     """A Gaussian process whose prior is meta-learned.
 
         gp = MetaGP().fit(tasks)
@@ -55,6 +55,11 @@ class MetaGP(KeptMethod):
     ) -> None:
         self.mean, self.kernel, self.options = mean, kernel, options
         self._make()  # an option that does not exist is told now
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Mean, kernel and every option that goes with them, which depend on whether the prior is chosen for you."""
+        chosen = {"mean": self.mean, "kernel": self.kernel}
+        return chosen | defaults_of(type(self._make())) | chosen | self.options
 
     @classmethod
     def of(cls, method: Any) -> Self:

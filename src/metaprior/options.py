@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from metaprior.errors import OptionError
 
@@ -45,3 +45,43 @@ def divided(given: Mapping[str, Any], *specs: type, of: str) -> list[dict[str, A
     if wrong:
         raise OptionError(f"{', '.join(wrong)}: no option of {of}. There are {', '.join(sorted(known))}.")
     return [{name: given[name] for name in names_of_options(spec) if name in given} for spec in specs]
+
+
+def defaults_of(made: Callable[..., Any]) -> dict[str, Any]:
+    """What a class or function takes by name, as its signature says it, with the defaults."""
+    return {one.name: one.default for one in inspect.signature(made).parameters.values()}
+
+
+def unusual(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are others than the usual ones. What is of another kind than the usual one is never equal to it:
+    an array would have no one answer."""
+
+    def same(value: Any, default: Any) -> bool:
+        return value is default or (type(value) is type(default) and bool(value == default))
+
+    return {name: value for name, value in values.items() if not same(value, usual[name])}
+
+
+class Parameters:
+    """`get_params` and `set_params`, as scikit-learn's `clone` and searches ask for them, and a short repr.
+
+    Of a class whose constructor keeps every option as it was given, by its name.
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Every option with its value. deep: is part of the protocol; no option has options of its own."""
+        return {name: getattr(self, name) for name in defaults_of(type(self))}
+
+    def set_params(self, **params: Any) -> Self:
+        """Other values for some options. What was learned stays until the next `fit`."""
+        known = defaults_of(type(self))
+        wrong = [name for name in params if name not in known]
+        if wrong:
+            raise OptionError(f"{', '.join(wrong)}: no option of {type(self).__name__}. There are {', '.join(known)}.")
+        made = type(self)(**(unusual(self.get_params(), known) | params))
+        self.__dict__ |= vars(made)  # all of it or, where options do not go together, nothing
+        return self
+
+    def __repr__(self) -> str:
+        said = unusual(self.get_params(), defaults_of(type(self)))
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -116,15 +117,11 @@ def predict_counted(
     if columns.task_x:
         notes += method.trained_on_.unlike(context)
     parts, strange = [], list[Any]()
-    for some in _slices(context, points, whole=wanted.samples > 0):
-        between(context, points)
-        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
-        conditional = method.condition(given)
-        for piece in [asked] if some is None else _pieces(asked, len(given.x)):
-            between(context, points)
-            part, unlike = one_slice(method, conditional, piece, columns, wanted)
-            parts.append(part)
-        strange += [asked.ids[i] for i in unlike.tolist()]
+    for conditional, piece in in_slices(method, context, points, wanted.samples > 0, partial(between, context, points)):
+        part, unlike = one_slice(method, conditional, piece, columns, wanted)
+        parts.append(part)
+        strange += [piece.ids[i] for i in unlike.tolist()]
+    strange = list(dict.fromkeys(strange))  # a task's points may come in several pieces
     notes.append(_unlike(strange, len(points), columns, wanted.fallback))
     found = {
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
@@ -134,6 +131,22 @@ def predict_counted(
     blank = int((context.sizes == 0).sum())
     notes.append(Note(blank, "tasks have no known rows: they get the prior.", len(points)))
     return Counted(written.to_native(), notes, points)
+
+
+def in_slices(
+    method: Any, context: Tasks, points: Tasks, whole: bool = False, between: Callable[[], None] = lambda: None
+) -> Iterator[tuple[Any, Tasks]]:
+    """The method conditioned on as many tasks at a time as fit in memory, with the points to ask each about, in order.
+
+    whole: all at once, as draws are taken. between: called before each part of the work.
+    """
+    for some in _slices(context, points, whole=whole):
+        between()
+        given, asked = (context, points) if some is None else (context.select(some), points.select(some))
+        conditional = method.condition(given)
+        for piece in [asked] if some is None else _pieces(asked, len(given.x)):
+            between()
+            yield conditional, piece
 
 
 def _slices(context: Tasks, points: Tasks, *, whole: bool) -> list[Tensor | None]:

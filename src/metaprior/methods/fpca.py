@@ -17,6 +17,7 @@ from metaprior.files import State
 from metaprior.inference import KeptMethod, UserConditional, condition
 from metaprior.learning import Curves, Going, MixedEffects, design_of, em_over_parts
 from metaprior.methods.components import Search, Tried, Wanted, best, choose, fit_all
+from metaprior.options import Parameters
 from metaprior.priors import Basis, Prior, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import k_folds, to_stop_by
@@ -45,7 +46,7 @@ class ComponentScores:
         return self.covariance.diagonal(dim1=-2, dim2=-1).sqrt().mT
 
 
-class FPCA(KeptMethod):
+class FPCA(Parameters, KeptMethod):
     """`y = μ(x) + Σ ξ_k φ_k(x) + ε` with orthonormal φ_k and independent scores ξ_k of variance λ_k.
 
     It is the Gaussian-process prior with a mean and a low-rank kernel in a basis (the paper's proposition); EM

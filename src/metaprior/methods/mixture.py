@@ -17,6 +17,7 @@ from metaprior.files import State
 from metaprior.inference import KeptMethod, check_fits, evidences
 from metaprior.learning import AnyDesigns, GridDesigns, GridKind, KindsEM, KindsFit, MixedEffects, designs_of, k_means
 from metaprior.methods.kinds import KindsConditional
+from metaprior.options import Parameters
 from metaprior.priors import AtPoints, Basis, described_basis, make_basis
 from metaprior.progress import progress_bar
 from metaprior.splits import some_of, to_stop_by
@@ -48,7 +49,7 @@ class TriedKinds(NamedTuple):
     held_out_evidence: float
 
 
-class Mixture(KeptMethod):
+class Mixture(Parameters, KeptMethod):
     """Tasks of several kinds, each with a mean function and components of its own (functional PCA), learned by EM.
 
     Which kind a new task is of, its context says: prediction is the full mixture, by responsibilities. kinds: how many,
