@@ -38,8 +38,8 @@ def first_weeks(sales: pd.DataFrame, known: int) -> pd.DataFrame:
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    quick = {"budget": 0}  # the quick priors alone; without it, richer ones are tried too
-    forecaster = MetaGPForecaster(support=(0, None), integer=True, context_lengths=KNOWN, options=quick)
+    # budget=0: the quick priors alone; without it, richer ones are tried too
+    forecaster = MetaGPForecaster(support=(0, None), integer=True, context_lengths=KNOWN, budget=0)
     forecaster.pretrain(launches(PAST, rng))
     new = launches(NEW, rng)
     one = new.loc[[0]]

@@ -43,8 +43,8 @@ def forecast(forecaster: MetaGPForecaster, well: pd.Series) -> pd.DataFrame:
 def main() -> None:
     rng = np.random.default_rng(0)
     wells = {f"well {k + 1}": readings(rng, int(rng.integers(8, 20))).to_frame() for k in range(PAST)}
-    quick = {"budget": 0}  # the quick priors alone; without it, richer ones are tried too
-    forecaster = MetaGPForecaster(context_lengths=KNOWN, options=quick)
+    # budget=0: the quick priors alone; without it, richer ones are tried too
+    forecaster = MetaGPForecaster(context_lengths=KNOWN, budget=0)
     forecaster.pretrain(pd.concat(wells, names=["well", "time"]))
     new = [readings(rng, 16) for _ in range(NEW)]
     tables = [forecast(forecaster, well) for well in new]

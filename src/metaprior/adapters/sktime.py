@@ -57,6 +57,8 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
     context_lengths : int, sequence of int or None
         How many points are known of a new series when it is forecast: the prior is chosen for that. By default from
         few to half of a series. Not used with a mean or a kernel.
+    budget : float or None
+        Seconds after which no more priors are tried; 0 for the quick ones alone. Not used with a mean or a kernel.
     support, integer : pair, bool
         The least and the greatest possible value, `(0, None)`, and whether values are whole numbers, as in
         `MetaGP.fit`.
@@ -65,7 +67,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
     progress : bool
         Whether a bar shows how far learning is.
     options : dict or None
-        Further options of `MetaGP`, such as `{"budget": 10}`.
+        Further options of `MetaGP`, such as `{"rungs": ["fpca"]}`, or `{"hidden": (32, 32)}` with a mean.
 
     Attributes
     ----------
@@ -117,6 +119,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         *,
         align: Align = "start",
         context_lengths: int | Sequence[int] | None = None,
+        budget: float | None = None,
         support: Support | None = None,
         integer: bool = False,
         random_state: int = 0,
@@ -124,7 +127,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.mean, self.kernel, self.align, self.context_lengths = mean, kernel, align, context_lengths
-        self.support, self.integer = support, integer
+        self.budget, self.support, self.integer = budget, support, integer
         self.random_state, self.progress, self.options = random_state, progress, options
         super().__init__()
         self._y = self._X = None  # sktime looks at them once a user has set remember_data
@@ -191,12 +194,14 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
                 _warn([_unlike(conditional.plausibility, panel.names)])
 
     def _learned(self, tasks: Tasks) -> MetaGP:
-        given: dict[str, Any] = {"seed": self.random_state, "progress": self.progress} | dict(self.options or {})
+        given: dict[str, Any] = {"seed": self.random_state, "progress": self.progress}
         if self.mean is not None or self.kernel is not None:
-            given.setdefault("held_out", spare(len(tasks)))
-        elif self.context_lengths is not None:
-            given["contexts"] = FirstSizes(tuple(np.atleast_1d(self.context_lengths).tolist()))
-        return MetaGP(self.mean, self.kernel, **given).fit(self._possible(tasks))
+            given["held_out"] = spare(len(tasks))
+        else:
+            given["budget"] = self.budget
+            if self.context_lengths is not None:
+                given["contexts"] = FirstSizes(tuple(np.atleast_1d(self.context_lengths).tolist()))
+        return MetaGP(self.mean, self.kernel, **given | dict(self.options or {})).fit(self._possible(tasks))
 
     def _own(self, tasks: Tasks) -> MetaGP:
         """A model of what `fit` was given alone."""
