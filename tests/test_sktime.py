@@ -145,6 +145,9 @@ def test_irregular_times_are_taken_as_they_are(daily):
     found = daily.clone().fit(pd.Series([0.3, 0.7, 0.8], index=known)).predict_interval(fh=asked)
     posterior = daily.priors_["load"].condition([0.0, 1.5, 4.25], [0.3, 0.7, 0.8]).at([[4.75], [8.0]])
     np.testing.assert_allclose(found, torch.cat(posterior.interval(0.9), 1))
+    night = pd.DatetimeIndex(["2025-03-30 00:00", "2025-03-30 04:00"]).tz_localize("Europe/Rome")  # of three hours
+    found = daily.clone().fit(pd.Series([0.3, 0.7], index=night)).predict(fh=night[[1]])
+    np.testing.assert_allclose(found, daily.priors_["load"].condition([0.0, 0.125], [0.3, 0.7]).at([[0.125]]).mean[0])
     ahead = ForecastingHorizon([pd.Timedelta(hours=12)], is_relative=True)
     assert daily.clone().fit(pd.Series([0.3, 0.7, 0.8], index=known)).predict(fh=ahead).index.tolist() == [asked[0]]
 
@@ -166,6 +169,8 @@ def test_an_update_is_as_if_all_had_been_known(forecaster, update_params):
     expected = forecaster.fit(NEW).predict(fh=[1, 2])
     found = forecaster.fit(NEW.iloc[:2]).update(NEW.iloc[2:], update_params=update_params).predict(fh=[1, 2])
     pd.testing.assert_series_equal(found, expected)
+    corrected = forecaster.fit(NEW.replace(0.7, 9.0)).update(NEW.iloc[1:3], update_params=update_params)
+    np.testing.assert_allclose(corrected.predict(fh=[2, 3]), expected)  # counted from the end of what came last
     both = made().fit(panel().groupby("series").head(4))
     before = both.models_["load"]
     both.update(panel().groupby("series").nth([4, 5]), update_params=update_params)

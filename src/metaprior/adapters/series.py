@@ -87,21 +87,22 @@ class Panel:
         columns = Columns(("series",), ("time",), (str(name),))
         return Tasks(torch.from_numpy(x)[:, None], y[:, None], offsets_of(sizes), self.names, columns)
 
-    def ahead(self, horizon: Any) -> tuple[pd.Index, Tasks]:
+    def ahead(self, horizon: Any, cutoff: pd.Index) -> tuple[pd.Index, Tasks]:
         """Where a horizon asks: the index of the forecast, and for each series the points, without targets.
 
-        horizon: sktime's, which may be relative to the end of each series.
+        horizon: sktime's, relative to the cutoff of a single series, or to the end of each of many.
         """
         self._check_steps(horizon)
-        last = np.zeros(len(self.names), dtype=np.int64)
-        last[self.owner] = np.arange(len(self.owner))
-        ends, which = np.unique(last_times := as_numbers(self.index)[last], return_index=True)
-        asked = {
-            end: pd.Index(horizon.to_absolute_index(self.index[last[[k]]])) for end, k in zip(ends, which, strict=True)
-        }
-        times = [asked[end] for end in last_times]
+        times = [horizon.to_absolute_index(cutoff)] if self.frame.index.nlevels == 1 else self._after_each(horizon)
         points = [as_numbers(some) - start for some, start in zip(times, self.starts, strict=True)]
         return self._labels(times), Tasks.from_inputs(points, self.names)
+
+    def _after_each(self, horizon: Any) -> list[pd.Index]:
+        last = np.zeros(len(self.names), dtype=np.int64)
+        last[self.owner] = np.arange(len(self.owner))
+        _, first, which = np.unique(as_numbers(self.index)[last], return_index=True, return_inverse=True)
+        asked = [horizon.to_absolute_index(self.index[last[[k]]]) for k in first]  # many end at the same time
+        return [asked[k] for k in which]
 
     def _check_steps(self, horizon: Any) -> None:
         counted = horizon.is_relative and pd.api.types.is_integer_dtype(horizon.to_pandas().dtype)

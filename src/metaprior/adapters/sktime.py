@@ -265,7 +265,7 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
 
     def _posteriors(self, fh: ForecastingHorizon) -> tuple[pd.Index, list[Posterior]]:
         """The index of the forecast, and what each variable is there."""
-        index, points = self._panel.ahead(fh)
+        index, points = self._panel.ahead(fh, self.cutoff)
         if hasattr(self, "priors_"):
             _warn([_beyond(points, model) for model in self.models_.values()])
         return index, [conditional.at(points) for conditional in self._conditionals]
