@@ -41,10 +41,10 @@ from metaprior.tasks.tables import (
 )
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
-from metaprior.tasks.wide import long_table, wide_columns
+from metaprior.tasks.wide import ROW, long_table, wide_columns
 
 __all__ = [
-    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
+    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "ROW", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
     "Missing", "NothingLeftError", "Padded", "Parts", "Pattern", "Possible", "Scaler", "SharedInputs", "Support",
     "Task", "Tasks", "TrainedOn", "arrow_of", "as_frame", "as_tasks", "as_written", "batches", "buckets", "check_known",
     "check_targets", "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times",
