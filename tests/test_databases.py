@@ -1,9 +1,11 @@
 """Queries of databases, and wide tables, as a user of the command line has them."""
 
 import os
+import runpy
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -248,3 +250,23 @@ def test_json_lines_may_name_a_column_late(tmp_path, monkeypatch):
     assert wide.to_pydict() == {"id": [7, 8, 9], "w1": [1, 2, None], "w2": [None, 2.5, None], "w3": [None] * 3}
     late = read_table(str(tmp_path / "t.jsonl"), Columns(("id",), ("w1",), ("w2",)))
     assert late["w2"].to_pylist() == [None, 2.5, None]
+
+
+# ---- examples
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_the_example_of_a_wide_table_fills_gaps_better_than_the_months_mean(capsys):
+    found = runpy.run_path(str(EXAMPLES / "wide_table.py"))["main"]()
+    assert found["gaps"] > 15
+    assert found["error"] < 0.8 * found["naive"]
+    assert found["inside"] > 0.7
+    assert "within the 90% intervals" in capsys.readouterr().out
+
+
+def test_the_example_of_a_query_joins_predictions_with_the_truth(capsys):
+    found = runpy.run_path(str(EXAMPLES / "sql.py"))["main"]()
+    assert [row[:2] for row in found] == [(year, month) for year in (2009, 2010) for month in (6, 9, 12)]
+    assert sum(lower <= truth <= upper for *_, lower, upper, truth in found) >= 4
+    assert capsys.readouterr().out.count("2010") == 6

@@ -77,7 +77,7 @@ def _is_sqlite(file: str) -> bool:
 
 
 def _read_sqlite(query: Query, pick: Pick, names: Sequence[str]) -> pa.Table:
-    with closing(_opened(str(query.file))) as base, _told(query, sqlite3.Error):
+    with _told(query, sqlite3.Error), closing(_opened(str(query.file))) as base:
         base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
         found = base.execute(query.sql)
         if found.description is None:
