@@ -244,7 +244,7 @@ def test_tasks_of_a_wide_table_need_no_name(home, tmp_path, monkeypatch):
 
 
 def test_json_lines_may_name_a_column_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("metaprior.data.lines.CHUNK", 1)
+    monkeypatch.setattr("metaprior.data.lines.BLOCK", 5)
     (tmp_path / "t.jsonl").write_text('{"id": 7, "w1": 1}\n{"id": 8, "w1": 2, "w2": 2.5}\n{"id": 9, "w3": null}\n')
     wide = read_table(str(tmp_path / "t.jsonl"), Columns(("id",), (), ()), wide="w*")
     assert wide.to_pydict() == {"id": [7, 8, 9], "w1": [1, 2, None], "w2": [None, 2.5, None], "w3": [None] * 3}

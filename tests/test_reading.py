@@ -285,6 +285,7 @@ REFUSED = {
         "damaged zip archive: Bad CRC",
     ),
     "broken line": (OBJECTS + '{"task": 3,\n', r"line 4 is no JSON \(Expecting property name .*'\{\"task\": 3,'"),
+    "two in a line": (OBJECTS + OBJECTS[:46] + "," + OBJECTS[:46], r"line 4 is no JSON \(Extra data"),
     "a list among lines": (OBJECTS + "[1]\n", r"line 4 is '\[1\]': write an object in each line"),
     "mixed kinds": (
         '{"task": "7", "x": 1, "y": 2}\n{"task": 7, "x": 1, "y": 2}\n',

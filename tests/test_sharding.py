@@ -62,7 +62,7 @@ def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
     monkeypatch.setattr(sharding, "CHUNK_ROWS", 40)
     monkeypatch.setattr("metaprior.data.streams.ROWS", 16)
     monkeypatch.setattr(blocks, "BLOCK", 500)
-    monkeypatch.setattr("metaprior.data.lines.CHUNK", 16)
+    monkeypatch.setattr("metaprior.data.lines.BLOCK", 500)
     table, path = long_table(), tmp_path / name
     if name == "folder":
         path.mkdir()
@@ -277,7 +277,7 @@ def test_the_command(source, tmp_path):
 
 
 def test_json_lines_that_do_not_fit_the_first_ones_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("metaprior.data.lines.CHUNK", 2)
+    monkeypatch.setattr("metaprior.data.lines.BLOCK", 45)
     first = '{"id": 7, "x": 1}\n{"id": "007", "x": 1}\n'
     with pytest.raises(DataError, match=r"'id' mixes numbers \(7 in row 1\) and text \('007' in row 2\)"):
         shard(written(tmp_path / "t.jsonl", first), tmp_path / "out", task="id", **QUIET)
@@ -285,6 +285,7 @@ def test_json_lines_that_do_not_fit_the_first_ones_are_told(tmp_path, monkeypatc
     found = rows_of(shard(written(tmp_path / "t.jsonl", rows + "}\n"), tmp_path / "good", task="id", **QUIET))
     assert found.sort_by("id").to_pydict() == {"id": ["a", "b", "c"], "x": [1.0, None, 2.5]}
     for more, message in (
+        ('}\n{"id": "d", "x": "5"}', r"'x' mixes numbers .1 in row 1. and text .'5' in row 4"),
         ('}\n{"id": "d", "x": "t"}', r"'x' mixes numbers .1 in row 1. and text .'t' in row 4"),
         (', "z": 1}', "a column 'z' that its first"),
     ):

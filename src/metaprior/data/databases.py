@@ -99,12 +99,15 @@ def _opened(file: str) -> sqlite3.Connection:
 
 def _array(values: Sequence[Any], name: str) -> Any:
     """Values of one column, which SQLite lets be of any type: text, where some are."""
+    try:
+        found = pa.array(values)
+    except pa.ArrowException:
+        found = None
+    if found is not None and not pa.types.is_binary(found.type):
+        return found
     if any(isinstance(value, bytes) for value in values):
         raise DataError(f"column {name!r} of the query holds bytes: use numbers, dates or text.")
-    try:
-        return pa.array(values)
-    except pa.ArrowException:
-        return pa.array([None if value is None else str(value) for value in values])
+    return pa.array([None if value is None else str(value) for value in values])
 
 
 def _joined(arrays: Sequence[Any], name: str) -> Any:

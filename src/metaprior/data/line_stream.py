@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from metaprior.data.formats import recognised
-from metaprior.data.lines import Row, chunks, columns_of, keys_of
+from metaprior.data.lines import Row, chunks, columns_of, keys_of, mixed
 from metaprior.data.streams import Stream, cast, kept
 from metaprior.data.tables import places
 from metaprior.errors import DataError
@@ -33,12 +33,19 @@ class LineStream(Stream):
         for rows in chunks(self.open_, self.name):
             start, stop = stop, stop + len(rows)
             if stop > skip:
-                table = self._columns(rows[max(skip - start, 0) :])
-                yield cast(table, self.schema, self.name), self.total if self.raw.closed else self.raw.tell()
+                table = self._fitting(self._columns(rows[max(skip - start, 0) :]))
+                yield table, self.total if self.raw.closed else self.raw.tell()
 
     def _opened(self) -> pa.NativeFile:
         self.raw = pa.OSFile(self.name)
         return self.raw
+
+    def _fitting(self, table: pa.Table) -> pa.Table:
+        """A table in the types that are kept: fractions for whole numbers, but no number for text."""
+        for found, known in zip(table.schema.types, self.schema.types, strict=True):
+            if found != known and not pa.types.is_null(found) and not (_is_number(found) and _is_number(known)):
+                raise mixed(self.open_, self.name, self.place, f"{found} comes after {known}.")
+        return cast(table, self.schema, self.name)
 
     def _columns(self, rows: list[Row]) -> pa.Table:
         more = [key for key in keys_of(rows) if key not in self.place.values()] if self.everything else []
@@ -48,6 +55,10 @@ class LineStream(Stream):
                 "--columns."
             )
         return columns_of(rows, self.place, self.open_, self.name)
+
+
+def _is_number(dtype: Any) -> bool:
+    return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype))
 
 
 def _settled(dtype: Any, *, is_name: bool) -> Any:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
-from io import TextIOWrapper
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from metaprior.data.formats import Opener
-from metaprior.data.text import LARGEST_BLOCK, Pick, not_utf8
+from metaprior.data.text import BLOCK, Pick, not_utf8
 from metaprior.errors import DataError
 
-CHUNK = 1 << 16
-"""Lines that are read at a time."""
+LONGEST = 1 << 26
+"""Bytes of a line."""
 
 Row = dict[str, Any]
 
@@ -30,7 +27,7 @@ def read_lines(open_: Opener, name: str, pick: Pick, *, whole: bool = False) -> 
     try:
         return pa.concat_tables(parts, promote_options="permissive")
     except pa.ArrowException as error:
-        raise _mixed(open_, name, place, error) from None
+        raise mixed(open_, name, place, error) from None
 
 
 def _picked(open_: Opener, name: str, pick: Pick, whole: bool) -> dict[str, str]:
@@ -48,30 +45,50 @@ def _picked(open_: Opener, name: str, pick: Pick, whole: bool) -> dict[str, str]
 
 
 def chunks(open_: Opener, name: str) -> Iterator[list[Row]]:
-    """The objects of all lines, many at a time."""
-    rows = objects(open_, name)
-    while found := list(islice(rows, CHUNK)):
-        yield found
+    """The objects of all lines, those of a block at a time; a line that is none is told."""
+    number = 1
+    for lines in _blocks(open_, name):
+        if found := _objects(lines, number, name):
+            yield found
+        number += len(lines)
 
 
-def objects(open_: Opener, name: str) -> Iterator[Row]:
-    """The object of each line; a line that is none is told."""
-    with open_() as file, TextIOWrapper(file, "utf-8-sig") as text:
-        try:
-            for number, line in enumerate(iter(partial(text.readline, LARGEST_BLOCK), ""), 1):
-                if line.strip():
-                    yield _object(line, number, name)
-        except UnicodeDecodeError:
-            raise not_utf8(name) from None
+def _blocks(open_: Opener, name: str) -> Iterator[list[bytes]]:
+    """The lines of a file, block by block: it is never in memory as a whole."""
+    rest, first = b"", True
+    with open_() as file:
+        while block := file.read(BLOCK):
+            if first:
+                block, first = block.removeprefix(b"\xef\xbb\xbf"), False
+            *lines, rest = (rest + block).split(b"\n")
+            if len(rest) > LONGEST:
+                raise DataError(f"{name} has a line of more than {LONGEST:,} bytes: write an object in each line.")
+            yield lines
+    yield [rest]
 
 
-def _object(line: str, number: int, name: str) -> Row:
+def _objects(lines: list[bytes], number: int, name: str) -> list[Row]:
+    """The objects of some lines, all at once where that can be. number: of the first line."""
+    filled = [line for line in lines if line.strip()]
     try:
-        found = json.loads(line)
+        found = json.loads(b"[" + b",".join(filled) + b"]")
+        if len(found) == len(filled) and all(type(one) is dict for one in found):
+            return found  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        pass
+    return [_object(line, number + k, name) for k, line in enumerate(lines) if line.strip()]
+
+
+def _object(line: bytes, number: int, name: str) -> Row:
+    try:
+        text = line.decode().strip()
+        found = json.loads(text)
+    except UnicodeDecodeError:
+        raise not_utf8(name) from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{name}: line {number:,} is no JSON ({error}): {line.strip()[:40]!r}.") from None
+        raise DataError(f"{name}: line {number:,} is no JSON ({error}): {text[:40]!r}.") from None
     if not isinstance(found, dict):
-        raise DataError(f"{name}: line {number:,} is {line.strip()[:40]!r}: write an object in each line.")
+        raise DataError(f"{name}: line {number:,} is {text[:40]!r}: write an object in each line.")
     return found
 
 
@@ -85,13 +102,13 @@ def columns_of(rows: list[Row], place: Mapping[str, str], open_: Opener, name: s
     try:
         return pa.table({one: pa.array([row.get(key) for row in rows]) for one, key in place.items()})
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise _mixed(open_, name, place, error) from None
+        raise mixed(open_, name, place, error) from None
 
 
-def _mixed(open_: Opener, name: str, place: Mapping[str, str], error: Exception) -> DataError:
+def mixed(open_: Opener, name: str, place: Mapping[str, str], error: Exception | str) -> DataError:
     """The column that has no type of its own, and the first values that show it."""
     first: dict[str, tuple[str, Any, int]] = {}
-    for number, row in enumerate(objects(open_, name), 1):
+    for number, row in enumerate((row for rows in chunks(open_, name) for row in rows), 1):
         for title, key in place.items():
             value = row.get(key)
             if value is None:

@@ -19,7 +19,7 @@ from pyarrow import csv, ipc
 from metaprior.data.databases import Query, read_query
 from metaprior.data.embedded import EMBEDDED, load_digits
 from metaprior.data.formats import Opener, opener_of, recognised
-from metaprior.data.lines import objects, read_lines
+from metaprior.data.lines import chunks, keys_of, read_lines
 from metaprior.data.text import Pick, any_like, delimiter_of, first_line, header_line, read_text, split_line
 from metaprior.errors import DataError, OptionError, OutputError
 from metaprior.output import write_whole
@@ -109,7 +109,7 @@ def column_names(path: Path, delimiter: str | None = ",") -> list[str]:
         line = header_line(open_, str(path))[0]
         return split_line(line, delimiter_of(line, (), delimiter))
     if format_ == "lines":
-        return list(next(objects(open_, str(path))))
+        return keys_of(next(chunks(open_, str(path))))
     with open_() as file:
         found = ipc.open_file(file).schema if format_ == "arrow" else pq.ParquetFile(file).schema_arrow
         return list(found.names)
