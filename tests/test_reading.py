@@ -383,3 +383,12 @@ def test_a_quote_that_is_not_closed_loses_no_rows(tmp_path):
 def test_blank_lines_before_the_header_and_tabs_with_decimal_commas(tmp_path):
     found = read(tmp_path / "t.txt", "\n  \ntask\tx\ty\n007\t1\t2,5\n", COLUMNS)
     assert found.to_pydict() == {"task": ["007"], "x": [1], "y": [2.5]}
+
+
+def test_a_line_that_never_ends_is_not_taken_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.data.text.LARGEST_BLOCK", 1 << 17)
+    monkeypatch.setattr("metaprior.data.lines.LONGEST", 1 << 20)
+    with pytest.raises(DataError, match=r"no header: its first line is longer than 131,072 signs"):
+        read(tmp_path / "t.csv.gz", gzip.compress(b"a" * (1 << 20)))
+    with pytest.raises(DataError, match=r"has a line of more than 1,048,576 bytes"):
+        read(tmp_path / "t.zip", zipped("t.jsonl", content=b'{"a": "' + b"a" * (1 << 22)))

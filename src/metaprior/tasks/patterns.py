@@ -44,7 +44,7 @@ class Pattern(NamedTuple):
     def stem(self) -> str:
         """What the numbers are of: what the names have in common, `week` of `week_*`."""
         parts = [part.strip(" _-.,:()[]=") for part in _WILD.split(self.text)]
-        return next((part for part in parts if part), "x")
+        return next((part for part in parts if re.search(r"[^\W\d]", part)), "x")
 
     def matching(self, columns: Sequence[str], others: Collection[str] = ()) -> list[str]:
         """The columns that have this form, without others that are named for something else."""
@@ -58,7 +58,9 @@ class Pattern(NamedTuple):
         """The columns that have this form, and where in the input each of them is."""
         names = self.matching(columns, others)
         wild = [self._wild(str(name).strip()) for name in names]
-        dates = dates_of(pa.array(["".join(text for text, _ in parts) for parts in wild]))
+        open_parts = ["".join(text for text, _ in parts) for parts in wild]
+        read = [dates_of(pa.array(texts)) for texts in ([str(name) for name in names], open_parts)]
+        dates = next((one for one in read if one is not None), None)
         x = dates if dates is not None else pa.array(self._numbers(names, wild), pa.float64())
         first: dict[Any, str] = {}
         for name, at in zip(names, x.to_pylist(), strict=True):
