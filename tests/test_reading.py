@@ -210,6 +210,16 @@ def packed_table(write):
     return sink.getvalue()
 
 
+def zipped(*names, content="<a/>", **options):
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", **options) as archive:
+        for name in names:
+            archive.writestr(name, content)
+    return sink.getvalue()
+
+
+OBJECTS = '{"task": "02134", "x": 1, "y": 2, "note": [1]}\n\n{"y": 3.5, "x": 2, "task": "2134", "note": {"a": 0}}\n'
+
 READ = {
     "plain": ROWS,
     "byte-order mark": "\ufeff" + ROWS,
@@ -228,6 +238,12 @@ READ = {
     "semicolons in a name": 'task,x,y,"a;b;c;d;e"\n02134,1,2,1\n2134,2,3.5,1\n',
     "gzip": gzip.compress(ROWS.encode()),
     "gzip in parts": gzip.compress(ROWS[:20].encode()) + gzip.compress(ROWS[20:].encode()),
+    "zip": zipped("t.csv", content=ROWS, compression=zipfile.ZIP_DEFLATED),
+    "zip of a Mac": zipped("a/", "a/t.csv", "__MACOSX/a/._t.csv", "a/.DS_Store", content=ROWS),
+    "JSON lines": OBJECTS,
+    "JSON lines of Windows": "\ufeff" + OBJECTS.replace("\n", "\r\n"),
+    "JSON lines in gzip": gzip.compress(OBJECTS.encode()),
+    "JSON lines in zip": zipped("t.jsonl", content=OBJECTS),
     "Parquet": packed_table(pq.write_table),
     "Feather": packed_table(feather.write_feather),
 }
@@ -244,13 +260,6 @@ def test_files_are_known_by_what_they_hold(kind, suffix, tmp_path):
     }
 
 
-def zipped(name):
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w") as archive:
-        archive.writestr(name, "<a/>")
-    return sink.getvalue()
-
-
 def database(folder):
     with sqlite3.connect(folder / "t.db") as base:
         base.execute("create table t (a)")
@@ -261,7 +270,35 @@ def database(folder):
 REFUSED = {
     "xlsx": (zipped("xl/workbook.xml"), r"spreadsheet.*save it as CSV \(File > Save As > CSV UTF-8\)"),
     "xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "Excel.*save it as CSV"),
-    "zip": (zipped("t.csv"), "zip archive: unpack it"),
+    "ods": (zipped("mimetype", "content.xml"), "spreadsheet.*save it as CSV"),
+    "zip of several": (zipped("a.csv", "b/c.csv"), r"zip archive of 2 files \(a.csv, b/c.csv\): unpack it, and give"),
+    "zip of nothing": (zipped("folder/"), "zip archive of nothing"),
+    "empty zip": (zipped(), "zip archive"),
+    "zip of no table": (zipped("t.html"), "no column 'task'"),
+    "zip in zip": (zipped("t.zip", content=zipped("t.csv")), "zip packed by zip: unpack it with unzip"),
+    "Parquet in zip": (zipped("t.parquet", content=READ["Parquet"]), "parquet packed by zip: unpack it"),
+    "bzip2 in zip": (zipped("t.csv", compression=zipfile.ZIP_BZIP2), "packed in a way that is not read"),
+    "locked zip": (zipped("t.csv").replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0"), "by a password"),
+    "cut zip": (READ["zip"][:-30], "damaged zip archive: File is not a zip file"),
+    "altered zip": (
+        zipped("t.csv", content=ROWS).replace(b"2134,2,3.5", b"2134,2,4.5"),
+        "damaged zip archive: Bad CRC",
+    ),
+    "broken line": (OBJECTS + '{"task": 3,\n', r"line 4 is no JSON \(Expecting property name .*'\{\"task\": 3,'"),
+    "two in a line": (OBJECTS + OBJECTS[:46] + "," + OBJECTS[:46], r"line 4 is no JSON \(Extra data"),
+    "a list among lines": (OBJECTS + "[1]\n", r"line 4 is '\[1\]': write an object in each line"),
+    "mixed kinds": (
+        '{"task": "7", "x": 1, "y": 2}\n{"task": 7, "x": 1, "y": 2}\n',
+        r"'task' mixes text \('7' in row 1\) and numbers \(7 in row 2\)",
+    ),
+    "no such key": ('{"task": "7", "x": 1, "why": 2}\n', r"no column 'y' \(did you mean 'why'\?\)"),
+    "Latin-1 lines": ('{"task": "ä", "x": 1, "y": 2}\n'.encode("latin-1"), "no UTF-8 text"),
+    "half a pair": (b'{"task": "\\ud800", "x": 1, "y": 2}\n', "cannot be read as a table"),
+    "too large for an integer": (
+        b'{"task": 123456789012345678901234567890, "x": 1, "y": 2}\n',
+        "cannot be read as a tab",
+    ),
+    "DuckDB": (bytes(8) + b"DUCK" + bytes(99), "DuckDB database: ask it for a table: --sql"),
     "records": (json.dumps([{"task": 1, "x": 2}]).encode(), "is JSON: .*read_json"),
     "columns": (json.dumps({"task": {"0": 1}}, indent=1).encode(), "is JSON"),
     "UTF-16": (ROWS.encode("utf-16"), "UTF-16 text.*save it as UTF-8"),
@@ -293,7 +330,7 @@ def test_what_is_not_read_is_named(kind, tmp_path):
 
 
 def test_a_database_is_named(tmp_path):
-    with pytest.raises(DataError, match="SQLite database: export the table"):
+    with pytest.raises(DataError, match="SQLite database: ask it for a table: --sql"):
         read(tmp_path / "t.csv", database(tmp_path))
 
 
@@ -346,3 +383,12 @@ def test_a_quote_that_is_not_closed_loses_no_rows(tmp_path):
 def test_blank_lines_before_the_header_and_tabs_with_decimal_commas(tmp_path):
     found = read(tmp_path / "t.txt", "\n  \ntask\tx\ty\n007\t1\t2,5\n", COLUMNS)
     assert found.to_pydict() == {"task": ["007"], "x": [1], "y": [2.5]}
+
+
+def test_a_line_that_never_ends_is_not_taken_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.data.text.LARGEST_BLOCK", 1 << 17)
+    monkeypatch.setattr("metaprior.data.lines.LONGEST", 1 << 20)
+    with pytest.raises(DataError, match=r"no header: its first line is longer than 131,072 signs"):
+        read(tmp_path / "t.csv.gz", gzip.compress(b"a" * (1 << 20)))
+    with pytest.raises(DataError, match=r"has a line of more than 1,048,576 bytes"):
+        read(tmp_path / "t.zip", zipped("t.jsonl", content=b'{"a": "' + b"a" * (1 << 22)))

@@ -169,6 +169,8 @@ def test_a_model_of_dates_covariates_and_two_targets(home):
         (b'{"rows": [{"year": 1, "month": 2, "temperature": 1e300}], "at": [1]}', {}, 400, "in other units"),
         (b"a,b\n1,2\n", {"Content-Type": CSV}, 400, "has"),
         (b"\x1f\x8b123", {"Content-Type": CSV}, 400, "packed by gzip"),
+        (b"PK\x03\x04123", {"Content-Type": CSV}, 400, "packed by zip"),
+        (b'{"year": 1, "month": 2}\n', {"Content-Type": CSV}, 400, "the body is JSON"),
         (b"PAR1", {"Content-Type": PARQUET}, 400, "no Parquet table"),
         (b"x", {"Content-Type": ARROW}, 400, "no stream of Arrow tables"),
         (b"x", {"Content-Type": "image/png"}, 415, "a body is one of"),

@@ -3,6 +3,7 @@
 import datetime
 import gzip
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,10 @@ def content(folder):
 
 
 def written(path, text):
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("t.csv", text)
+        return path
     path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
 
@@ -50,11 +55,14 @@ def long_table(rows=300):
     return pa.table({"id": rng.integers(0, 30, rows), "x": np.arange(float(rows)), "y": rng.normal(size=rows)})
 
 
-@pytest.mark.parametrize("name", ["t.parquet", "t.feather", "t.csv", "t.tsv", "t.csv.gz", "folder"])
+@pytest.mark.parametrize(
+    "name", ["t.parquet", "t.feather", "t.csv", "t.tsv", "t.csv.gz", "t.zip", "t.jsonl", "t.jsonl.gz", "folder"]
+)
 def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
     monkeypatch.setattr(sharding, "CHUNK_ROWS", 40)
     monkeypatch.setattr("metaprior.data.streams.ROWS", 16)
     monkeypatch.setattr(blocks, "BLOCK", 500)
+    monkeypatch.setattr("metaprior.data.lines.BLOCK", 500)
     table, path = long_table(), tmp_path / name
     if name == "folder":
         path.mkdir()
@@ -65,6 +73,8 @@ def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
         pq.write_table(table, path, row_group_size=70)
     elif name == "t.feather":
         feather.write_feather(table, path, chunksize=70)
+    elif "jsonl" in name:
+        written(path, "".join(json.dumps(row) + "\n" for row in table.to_pylist()))
     else:
         sink = pa.BufferOutputStream()
         csv.write_csv(table, sink, csv.WriteOptions(delimiter="\t" if "tsv" in name else ","))
@@ -76,7 +86,7 @@ def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
         with pytest.raises(OutputError):
             shard(path, tmp_path / "stopped", task="id", **QUIET)
     assert content(shard(path, tmp_path / "stopped", task="id", **QUIET)) == content(tmp_path / "shards")
-    text = name.startswith("t.") and name[2:5] in ("csv", "tsv")
+    text = name.startswith("t.") and name[2:5] in ("csv", "tsv", "zip")
     expected = table.set_column(0, "id", table["id"].cast(pa.string())) if text else table
     assert found.schema.types == expected.schema.types
     assert found.sort_by("x").equals(expected)
@@ -264,3 +274,20 @@ def test_the_command(source, tmp_path):
     assert pq.read_table(tmp_path / "out" / "bucket-00000.parquet").column_names == ["id", "y"]
     again = CliRunner().invoke(app, [*words, "--overwrite", "--quiet"])
     assert (again.exit_code, again.output) == (0, "")
+
+
+def test_json_lines_that_do_not_fit_the_first_ones_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.data.lines.BLOCK", 45)
+    first = '{"id": 7, "x": 1}\n{"id": "007", "x": 1}\n'
+    with pytest.raises(DataError, match=r"'id' mixes numbers \(7 in row 1\) and text \('007' in row 2\)"):
+        shard(written(tmp_path / "t.jsonl", first), tmp_path / "out", task="id", **QUIET)
+    rows = '{"id": "a", "x": 1}\n{"id": "b", "x": null}\n{"id": "c", "x": 2.5'
+    found = rows_of(shard(written(tmp_path / "t.jsonl", rows + "}\n"), tmp_path / "good", task="id", **QUIET))
+    assert found.sort_by("id").to_pydict() == {"id": ["a", "b", "c"], "x": [1.0, None, 2.5]}
+    for more, message in (
+        ('}\n{"id": "d", "x": "5"}', r"'x' mixes numbers .1 in row 1. and text .'5' in row 4"),
+        ('}\n{"id": "d", "x": "t"}', r"'x' mixes numbers .1 in row 1. and text .'t' in row 4"),
+        (', "z": 1}', "a column 'z' that its first"),
+    ):
+        with pytest.raises(DataError, match=message):
+            shard(written(tmp_path / "t.jsonl", rows + more), tmp_path / "bad", task="id", **QUIET)

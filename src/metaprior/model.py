@@ -27,7 +27,7 @@ from metaprior.options import Parameters, defaults_of, states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, score
 from metaprior.selection import Auto
-from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x
+from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x, long_table, wide_columns
 
 CPU = torch.device("cpu")
 
@@ -79,6 +79,7 @@ class MetaGP(Parameters, KeptMethod):
         task: str | Sequence[str] | None = None,
         x: str | Sequence[str] | None = None,
         y: str | Sequence[str] | None = None,
+        wide: str | None = None,
         task_x: str | Sequence[str] = (),
         clusters: str | Sequence[Any] | None = None,
         support: Support | None = None,
@@ -87,8 +88,9 @@ class MetaGP(Parameters, KeptMethod):
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Meta-learn from past tasks: a `Tasks`, a long table with the names of its columns, or `Shards`.
+        """Meta-learn from past tasks: a `Tasks`, a table with the names of its columns, or `Shards`.
 
+        A table has one row per observation, or, with wide="week_*", one per task (see `Tasks.from_table`).
         task_x: columns that say something of a task as a whole, such as age or diet, for mean and kernel to use.
         clusters: a column, or a label for each of the `Tasks`: groups that share a fate, such as the school of a pupil.
         They are held out whole, so that choice and bounds are right for tasks of new groups.
@@ -98,7 +100,7 @@ class MetaGP(Parameters, KeptMethod):
         runs; where there is one of the same training, it goes on there.
         """
         if isinstance(tasks, Parts):
-            if any((task, x, y, task_x, clusters, support, integer)) or missing != "error":
+            if any((task, x, y, wide, task_x, clusters, support, integer)) or missing != "error":
                 raise DataError("tasks in parts know their columns: name them in Shards.open(folder, x=..., y=...).")
             self._fit_parts(tasks, start, None if checkpoint is None else Path(checkpoint))
             return self
@@ -107,6 +109,7 @@ class MetaGP(Parameters, KeptMethod):
             task=task,
             x=x,
             y=y,
+            wide=wide,
             task_x=task_x,
             clusters=clusters,
             support=support,
@@ -212,24 +215,27 @@ class MetaGP(Parameters, KeptMethod):
     @overload
     def predict(self, context: Tasks, at: Any) -> Posterior: ...
     @overload
-    def predict(self, context: Any, at: Any, **wanted: Any) -> Any: ...
-    def predict(self, context: Any, at: Any, **wanted: Any) -> Any:
+    def predict(self, context: Any, at: Any, *, wide: str | None = None, **wanted: Any) -> Any: ...
+    def predict(self, context: Any, at: Any, *, wide: str | None = None, **wanted: Any) -> Any:
         """The posterior of many target tasks: at their own points (`Tasks`), or at one array of points for all.
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
-        (the rows without targets). wanted: level=0.9, latent=False, quantiles=(), samples=0, seed=0, missing="error",
-        fallback=False (tasks unlike the past ones: from their own points alone). What a reader of the table should know
-        (tasks unlike the past ones, rows that were left out) is said in warnings, of the category `MetapriorWarning`.
+        (the rows without targets). wide: of a table with one row per task, as in `fit`. wanted: level=0.9,
+        latent=False, quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from
+        their own points alone). What a reader of the table should know (tasks unlike the past ones, rows that were left
+        out) is said in warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
-            if wanted:
-                raise OptionError(
-                    f"{', '.join(wanted)} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9)."
-                )
+            named = ", ".join([*wanted, *["wide"] * (wide is not None)])
+            if named:
+                raise OptionError(f"{named} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9).")
             return super().predict(context, at)
         self._check_fitted()
-        table, notes, _ = predict_table(self, self.trained_on_.columns, context, at, Wanted(**wanted))
+        columns = self.trained_on_.columns
+        if wide is not None:
+            context = long_table(context, wide, wide_columns(wide, columns), empty=True)
+        table, notes, _ = predict_table(self, columns, context, at, Wanted(**wanted), gaps=wide is not None)
         _warn(notes)
         return table
 

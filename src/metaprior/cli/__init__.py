@@ -14,7 +14,7 @@ def main() -> None:
     try:
         app()
     except MetapriorError as error:
-        _end(str(error).replace("missing='drop'", "--missing drop"))
+        _end(str(error).replace("missing='drop'", "--missing drop").replace("wide='", "--wide '"))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,12 +11,13 @@ from rich.console import Console
 import metaprior
 from metaprior.bulk import Question
 from metaprior.cli.bulk import predict_buckets
-from metaprior.cli.common import Screen, chosen_contexts, named_columns, read_tasks, split_names
+from metaprior.cli.common import Screen, chosen_contexts, read_tasks
 from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
 from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.fit_shards import Asked, check_workers, fit_shards
+from metaprior.cli.given import Given, named_columns, split_names
 from metaprior.cli.predict import predict_model
 from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
@@ -100,9 +100,29 @@ def reproduce(
         reproduce_experiment(experiment, options, folder, add=add, overwrite=overwrite)
 
 
+_FILES = "A CSV, TSV, JSON lines, Parquet or Feather file (text also .gz or .zip)"
 TableArgument = Annotated[
-    str,
-    typer.Argument(help="A CSV, TSV, Parquet or Feather file (also .gz), - for standard input, or elnino or digits."),
+    str | None, typer.Argument(help=f"{_FILES}, - for standard input, or elnino or digits; or --sql instead.")
+]
+SqlOption = Annotated[
+    str | None,
+    typer.Option("--sql", help="A query instead of TABLE, such as 'select patient, hour, pulse from measured'."),
+]
+DbOption = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        help="The database of --sql, which is only read: a file of SQLite or DuckDB. Without one, DuckDB asks files: "
+        "\"select * from 'past/*.parquet'\".",
+    ),
+]
+WideOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wide",
+        help="One row per task: the columns that are its points, such as 'week_*'. The number in a name is the input "
+        "(week, or --x), a cell the target (value, or --y); without --task, rows are counted.",
+    ),
 ]
 TaskOption = Annotated[
     str | None, typer.Option("--task", help="Column that names the task; several separated by commas.")
@@ -177,10 +197,13 @@ ResumeOption = Annotated[
 
 @app.command(epilog="Example: metaprior fit icu.csv --task patient --x hour --y pulse --out pulse.metaprior")
 def fit(
-    table: TableArgument,
+    table: TableArgument = None,
     task: TaskOption = None,
     x: XOption = None,
     y: YOption = None,
+    wide: WideOption = None,
+    sql: SqlOption = None,
+    db: DbOption = None,
     task_x: TaskXOption = None,
     cluster: ClusterOption = None,
     support: SupportOption = None,
@@ -207,20 +230,22 @@ def fit(
 ) -> None:
     """Meta-learn a prior from a table of past tasks, or a folder of shards, and write it to one file."""
     screen = Screen(quiet, as_json)
-    target = check_out(out, table, from_model, html, overwrite)
-    columns = named_columns(table, task, x, y, task_x)
+    given = Given.of(table, sql, db, wide)
+    target = check_out(out, given, from_model, html, overwrite)
+    columns = named_columns(given, task, x, y, task_x)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}
-    check_workers(table, workers, ray, device)
-    if os.path.isdir(table):
+    check_workers(given, workers, ray, device)
+    if given.folder is not None:
         how = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
         how |= {"max_epochs": epochs} if mean or kernel or from_model else effort  # type: ignore[arg-type]
-        fit_shards(Asked(table, target, columns, known, missing, how, from_model, resume, quiet, as_json), workers, ray)
+        asked = Asked(given.folder, target, columns, known, missing, how, from_model, resume, quiet, as_json)
+        fit_shards(asked, workers, ray)
         gp = load(target)
     else:
         start = start_of(from_model, mean, kernel)
         columns = columns_of_start(columns, start)
-        tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
+        tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
         gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
         fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
     if html is not None:
@@ -257,13 +282,6 @@ def _model(
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
 def predict(
     model: Annotated[str, typer.Argument(help="A model file.")],
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="A CSV, TSV, Parquet or Feather file (also .gz), - for standard input, elnino or digits; or a folder "
-            "of shards."
-        ),
-    ],
     at: Annotated[
         str,
         typer.Option(
@@ -272,6 +290,15 @@ def predict(
             "part without a name is of the input before it); a second table; or missing (rows without target)."
         ),
     ],
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{_FILES}, - for standard input, elnino or digits; or a folder of shards; or --sql instead."
+        ),
+    ] = None,
+    wide: WideOption = None,
+    sql: SqlOption = None,
+    db: DbOption = None,
     out: Annotated[
         str,
         typer.Option(
@@ -303,17 +330,21 @@ def predict(
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
     wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
     options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
-    check_workers(table, workers, ray, device)
-    if os.path.isdir(table):
-        predict_buckets(Question(model, table, at, wanted, delimiter), out, workers=workers, ray=ray, **options)
+    given = Given.of(table, sql, db, wide)
+    check_workers(given, workers, ray, device)
+    if given.folder is not None:
+        predict_buckets(Question(model, given.folder, at, wanted, delimiter), out, workers=workers, ray=ray, **options)
         return
-    predict_model(model, table, at, out, wanted, delimiter=delimiter, device=device, **options)
+    predict_model(model, given, at, out, wanted, delimiter=delimiter, device=device, **options)
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")
 def evaluate(
     model: Annotated[str, typer.Argument(help="A model file.")],
-    table: TableArgument,
+    table: TableArgument = None,
+    wide: WideOption = None,
+    sql: SqlOption = None,
+    db: DbOption = None,
     cluster: ClusterOption = None,
     context: ContextOption = None,
     context_until: UntilOption = None,
@@ -328,15 +359,18 @@ def evaluate(
     screen = Screen(quiet, as_json)
     options = {"missing": missing, "delimiter": delimiter, "seed": seed, "screen": screen, "cluster": cluster}
     options["device"] = device
-    evaluate_model(model, table, context, context_until, **options)  # type: ignore[arg-type]
+    evaluate_model(model, Given.of(table, sql, db, wide), context, context_until, **options)  # type: ignore[arg-type]
 
 
 @app.command(epilog="Example: metaprior compare icu.csv --task patient --x hour --y pulse --out best.metaprior")
 def compare(
-    table: TableArgument,
+    table: TableArgument = None,
     task: TaskOption = None,
     x: XOption = None,
     y: YOption = None,
+    wide: WideOption = None,
+    sql: SqlOption = None,
+    db: DbOption = None,
     task_x: TaskXOption = None,
     cluster: ClusterOption = None,
     context: ContextOption = None,
@@ -360,9 +394,10 @@ def compare(
 ) -> None:
     """Which prior suits these tasks? Methods cross-validated over tasks; one sentence to act on."""
     screen = Screen(quiet, as_json)
-    check_outputs(report, out, table, overwrite)
-    columns = named_columns(table, task, x, y, task_x)
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
+    given = Given.of(table, sql, db, wide)
+    check_outputs(report, out, given, overwrite)
+    columns = named_columns(given, task, x, y, task_x)
+    tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)
@@ -382,12 +417,7 @@ def show(
 
 @app.command(epilog="Example: metaprior shard big.parquet --task id --out shards --buckets 256")
 def shard(
-    table: Annotated[
-        str,
-        typer.Argument(
-            help="A CSV, TSV, Parquet or Feather file (also .gz), a folder of Parquet files, elnino or digits."
-        ),
-    ],
+    table: Annotated[str, typer.Argument(help=f"{_FILES}, a folder of Parquet files, elnino or digits.")],
     task: Annotated[str, typer.Option(help="Column that names the task; several separated by commas.")],
     out: Annotated[Path, typer.Option(help="Folder for the shards.")],
     buckets: Annotated[int, typer.Option(help="Files of whole tasks; each has to fit into memory, with room.")] = 256,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from metaprior.data import COLUMNS, EMBEDDED, Manifest, read_table
+from metaprior.cli.given import Given
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
@@ -22,7 +20,7 @@ from metaprior.output import check_file, same_file
 from metaprior.points import number_or_date
 from metaprior.report import described, outside_range
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
-from metaprior.tasks import Columns, Covariate, Tasks, TrainedOn, check_targets, read_support
+from metaprior.tasks import Columns, Tasks, TrainedOn, check_targets, read_support
 
 
 class Screen:
@@ -55,32 +53,8 @@ def _finite(found: Any) -> Any:
     return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
-def split_names(text: str) -> list[str]:
-    """Column names separated by commas; one that has a comma itself stands in double quotes."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
-    if not names:
-        raise OptionError("give at least one column name.")
-    return names
-
-
-def named_columns(table: str, task: str | None, x: str | None, y: str | None, task_x: str | None = None) -> Columns:
-    """The columns that `--task`, `--x`, `--y` and `--task-x` name; embedded tables know theirs, shards their tasks."""
-    given = {"task": task, "x": x, "y": y}
-    known: dict[str, Any] = COLUMNS[table]._asdict() if table in COLUMNS else {}
-    if os.path.isdir(table):
-        known = {"task": Manifest.read(table).task}
-    lacking = [f"--{name}" for name, text in given.items() if text is None and name not in known]
-    if lacking:
-        raise OptionError(
-            f"{table}: say which columns are what with {', '.join(lacking)}, such as --task patient --x hour --y pulse."
-        )
-    named = {name: tuple(split_names(text)) for name, text in given.items() if text is not None}
-    about = tuple(Covariate(name) for name in split_names(task_x)) if task_x is not None else ()
-    return Columns(**known | named | {"task_x": about})
-
-
 def read_tasks(
-    table: str,
+    given: Given,
     columns: Columns,
     *,
     missing: str,
@@ -93,8 +67,9 @@ def read_tasks(
     """A table as tasks, and a word on what was seen."""
     named = {*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)}
     more = () if cluster is None or cluster in named else (cluster,)  # read as what names a task is: 7 and 007 are two
-    found = read_table(table, columns._replace(task=(*columns.task, *more)), delimiter)
-    tasks = Tasks.from_table(found, **columns._asdict(), cluster=cluster, missing=missing)  # type: ignore[arg-type]
+    found = given.read(columns._replace(task=(*columns.task, *more)), delimiter, quiet=screen.quiet)
+    roles = columns._asdict() | {"cluster": cluster, "missing": missing}
+    tasks = Tasks.from_table(found, wide=given.wide, **roles)
     tasks = tasks.with_possible(read_support(support, columns.y), integer)
     check_targets(tasks)
     x, y = ", ".join(columns.x), ", ".join(columns.y)
@@ -104,7 +79,7 @@ def read_tasks(
     about += "".join(f"; {name}: {one}" for name, one in zip(columns.y, tasks.possible, strict=False) if str(one))
     sizes = tasks.sizes
     screen.say(
-        f"{table}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "
+        f"{given}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "
         f"(median {int(sizes.median())}); {x} → {y}{about}"
     )
     for note in (*tasks.notes, *_oddities(tasks)):
@@ -128,18 +103,13 @@ def _oddities(tasks: Tasks) -> Iterator[str]:
                 yield f"column {name!r} is {float(column[0]):g} in every row."
 
 
-def files_read(*names: str) -> list[str]:
-    """Those of a command's inputs that are files: embedded tables are none, standard input may be one."""
-    return ["/dev/stdin" if name == "-" else name for name in names if name not in EMBEDDED and not os.path.isdir(name)]
-
-
-def check_model_file(out: Path, table: str, overwrite: bool, start: str | None = None) -> None:
+def check_model_file(out: Path, given: Given, overwrite: bool, start: str | None = None) -> None:
     """Whether a model may be written there: in the place of another one, but not of that which it goes on from."""
 
     def is_other_model(path: Path) -> bool:
         return saved_in(path) not in (None, CHECKPOINT) and not (start and same_file(path, start))
 
-    check_file(out, files_read(table), ours=is_other_model, overwrite=overwrite)
+    check_file(out, given.files, ours=is_other_model, overwrite=overwrite)
 
 
 def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:

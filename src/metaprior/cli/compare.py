@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaprior.cli.common import Screen, check_model_file, files_read
+from metaprior.cli.common import Screen, check_model_file
+from metaprior.cli.given import Given
 from metaprior.errors import OptionError, OutputError
 from metaprior.inference import KeptMethod
 from metaprior.methods import make_method
@@ -28,12 +29,12 @@ from metaprior.splits import Contexts
 from metaprior.tasks import Tasks
 
 
-def check_outputs(folder: Path, out: Path | None, table: str, overwrite: bool) -> None:
+def check_outputs(folder: Path, out: Path | None, given: Given, overwrite: bool) -> None:
     """Whether results and model may be written there, before any work is done: nothing is lost by them."""
-    names, reads = [*COMPARISON.files, *([LIVE] if out is not None else [])], files_read(table)
+    names, reads = [*COMPARISON.files, *([LIVE] if out is not None else [])], given.files
     check_folder(folder, names, reads, ours=among_results, overwrite=overwrite, option="--report")
     if out is not None:
-        check_model_file(out, table, overwrite)
+        check_model_file(out, given, overwrite)
         if out.resolve() in [(folder / name).resolve() for name in names]:
             raise OutputError(f"{out} is one of the results that are written to --report: choose another --out.")
 

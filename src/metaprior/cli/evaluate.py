@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from metaprior.cli.common import Screen, chosen_contexts, read_tasks, warn_range
+from metaprior.cli.given import Given
 from metaprior.inference import Method
 from metaprior.methods import GPPerTask, LastValue
 from metaprior.model import load
@@ -19,13 +20,13 @@ SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
 
 def evaluate_model(
-    model: str, table: str, context: str | None, until: str | None, *, missing: str, delimiter: str | None, seed: int,
+    model: str, given: Given, context: str | None, until: str | None, *, missing: str, delimiter: str | None, seed: int,
     screen: Screen, cluster: str | None = None, device: str = "cpu",
 ) -> None:  # fmt: skip
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
     method = load(model, device)
     columns = method.trained_on_.columns
-    tasks = read_tasks(table, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
+    tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
     warn_range(method.trained_on_, tasks, screen)
     seen = method.trained_on_.seen(tasks.ids)
     if seen:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, check_model_file, files_read
+from metaprior.cli.common import Screen, check_model_file
+from metaprior.cli.given import Given
 from metaprior.cli.show import check_page
 from metaprior.errors import OptionError
 from metaprior.files import saved_in
@@ -61,11 +62,11 @@ def tell_and_save(gp: MetaGP, roles: Roles, out: Path, tasks: int, d: int, scree
     screen.result({"model": str(out), "tasks": tasks, **found})
 
 
-def check_out(given: Path | None, table: str, start: str | None, html: Path | None, overwrite: bool) -> Path:
+def check_out(asked: Path | None, given: Given, start: str | None, html: Path | None, overwrite: bool) -> Path:
     """Where the model goes, if nothing is lost by it, by its page, or by what is kept of the training meanwhile."""
-    out = given or Path(f"{'model' if table == '-' else Path(table.removesuffix('.gz')).stem}.metaprior")
-    check_model_file(out, table, overwrite, start)
-    checkpoint, reads = _checkpoint_of(out), files_read(table)
+    out = asked or Path(f"{given.stem}.metaprior")
+    check_model_file(out, given, overwrite, start)
+    checkpoint, reads = _checkpoint_of(out), given.files
     check_file(checkpoint, reads, ours=lambda path: saved_in(path) == CHECKPOINT, overwrite=overwrite)
     if html is not None:
         check_page(html, [*reads, str(out)], overwrite)

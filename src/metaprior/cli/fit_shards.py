@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from metaprior.cli.common import Screen
 from metaprior.cli.fit import columns_of_start, roles_for, start_of, tell_and_save
+from metaprior.cli.given import Given
 from metaprior.data import Shards
 from metaprior.errors import OptionError, OutputError
 from metaprior.learning import Ranks
@@ -35,15 +35,15 @@ class Asked:
     as_json: bool
 
 
-def check_workers(table: str, workers: int | None, ray: str | None, device: str) -> None:
+def check_workers(given: Given, workers: int | None, ray: str | None, device: str) -> None:
     """Whether the workers that were asked for have something to share."""
     if workers is not None and workers < 1:
         raise OptionError(f"--workers {workers}: give 1 or more.")
-    if not os.path.isdir(table) and (workers is not None or ray is not None):
+    if given.folder is None and (workers is not None or ray is not None):
         raise OptionError(
             "--workers and --ray are for shards: `metaprior shard TABLE --task … --out FOLDER` makes them."
         )
-    if os.path.isdir(table) and device != "cpu":
+    if given.folder is not None and device != "cpu":
         raise OptionError(
             f"--device {device}: shards are learned from and predicted on CPUs, by as many --workers as you like."
         )

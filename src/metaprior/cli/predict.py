@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from metaprior.bulk import where_of
-from metaprior.cli.common import Screen, files_read, warn_range
-from metaprior.data import check_output, column_names, read_table, write_table
+from metaprior.cli.common import Screen, warn_range
+from metaprior.cli.given import Given, files_read
+from metaprior.data import check_output, column_names, write_table
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.frames import Wanted, header_of, predict_table
 from metaprior.model import load
@@ -30,7 +31,7 @@ LONGEST = 60
 
 def predict_model(
     model: str,
-    table: str,
+    given: Given,
     at: str,
     out: str,
     wanted: Wanted,
@@ -46,18 +47,17 @@ def predict_model(
     check_output(out)
     method = load(model, device)
     columns = method.trained_on_.columns
+    reads = [*files_read(model, at), *given.files]
     if out != "-":
-        check_file(
-            Path(out), files_read(model, table, at), ours=partial(_is_prediction, columns=columns), overwrite=overwrite
-        )
+        check_file(Path(out), reads, ours=partial(_is_prediction, columns=columns), overwrite=overwrite)
     if plot is not None:
         if len(columns.x) != 1 or len(columns.y) != 1:
             raise OptionError("--plot draws one target over one input column.")
         prepare_folder(plot, "--plot")
     optional = [one.name for one in columns.task_x]  # the points may have them
-    given = read_table(table, columns, delimiter, optional=optional)
+    known = given.as_long(given.read(columns, delimiter, optional, quiet=screen.quiet), columns)
     where = where_of(at, method.trained_on_, delimiter)
-    found, notes, points = predict_table(method, columns, given, where, wanted)
+    found, notes, points = predict_table(method, columns, known, where, wanted, gaps=given.wide is not None)
     for note in notes:
         screen.say(f"note: {note}")
     warn_range(method.trained_on_, points.without_task_x(), screen)
@@ -66,7 +66,7 @@ def predict_model(
         tasks = len(_positions(found, columns.task))
         screen.say(f"{found.num_rows:,} predictions for {tasks:,} tasks written to {out}")
     if plot is not None:
-        count = _plot_tasks(found, given, columns, wanted.level, plot, files_read(model, table, at), overwrite)
+        count = _plot_tasks(found, known, columns, wanted.level, plot, reads, overwrite)
         screen.say(f"pictures of {count} tasks are in {plot}")
 
 

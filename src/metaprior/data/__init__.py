@@ -1,5 +1,6 @@
 """Where it comes from: file readers, shards, downloads, embedded tables."""
 
+from metaprior.data.databases import Query
 from metaprior.data.embedded import COLUMNS, EMBEDDED, load_digits, load_elnino
 from metaprior.data.fetch import Source, fetch
 from metaprior.data.locations import DATASETS, Dataset, cache_folder, find, locate
@@ -19,7 +20,7 @@ from metaprior.data.tables import (
 )
 
 __all__ = [
-    "COLUMNS", "DATASETS", "EMBEDDED", "VARIABLES", "Dataset", "Images", "Manifest", "Shards", "Source",
+    "COLUMNS", "DATASETS", "EMBEDDED", "VARIABLES", "Dataset", "Images", "Manifest", "Query", "Shards", "Source",
     "cache_folder", "check_output", "column_names", "embedded_table", "fetch", "find", "is_shards", "load_digits",
     "load_elnino", "load_mnist", "load_physionet", "locate", "read_content", "read_table", "shard", "write_table",
     "written",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -12,32 +13,38 @@ from typing import Literal
 import pyarrow as pa
 
 from metaprior.data.embedded import EMBEDDED
+from metaprior.data.zipped import SPREADSHEET, member_of
 from metaprior.errors import DataError
 
-Format = Literal["text", "gzip", "parquet", "arrow"]
+Format = Literal["text", "lines", "gzip", "zip", "parquet", "arrow"]
 Opener = Callable[[], pa.NativeFile]
 
 HEAD = 65_536
 """Bytes by which a file is known."""
 
-_READ: dict[Format, bytes] = {"gzip": rb"\x1f\x8b", "parquet": rb"PAR1[^\t\r\n -~]", "arrow": rb"ARROW1\0"}
+_READ: dict[Format, bytes] = {
+    "gzip": rb"\x1f\x8b",
+    "zip": rb"PK(\x03\x04|\x05\x06)",
+    "parquet": rb"PAR1[^\t\r\n -~]",
+    "arrow": rb"ARROW1\0",
+}
 
-_SPREADSHEET = "save it as CSV (File > Save As > CSV UTF-8)"
+_UNPACKED_BY = {"gzip": "gunzip", "zip": "unzip"}
 _UNPACK = "unpack it first, or pack it with gzip"
+_QUERY = "ask it for a table: --sql 'select * from TABLE' --db FILE"
 _OTHERS = (
-    (rb"PK\x03\x04.*(xl/|opendocument.spreadsheet)", "a spreadsheet, such as Excel writes", _SPREADSHEET),
-    (rb"\xd0\xcf\x11\xe0", "an old Excel workbook", _SPREADSHEET),
-    (rb"PK\x03\x04", "a zip archive", "unpack it, and give the table that is in it"),
+    (rb"\xd0\xcf\x11\xe0", "an old Excel workbook", SPREADSHEET),
     (rb"BZh[1-9]1AY&SY", "packed by bzip2", _UNPACK),
     (rb"\xfd7zXZ\0", "packed by xz", _UNPACK),
     (rb"\x28\xb5\x2f\xfd", "packed by zstd", _UNPACK),
-    (rb"SQLite format 3\0", "an SQLite database", "export the table: sqlite3 -header -csv FILE 'select * from TABLE'"),
+    (rb"SQLite format 3\0", "an SQLite database", _QUERY),
+    (rb".{8}DUCK", "a DuckDB database", _QUERY),
     (rb"\x80[\x02-\x05]", "a Python pickle", "read it in Python and write it with to_csv or to_parquet"),
     (rb"\x89HDF", "an HDF5 file", "read it in Python and write it with to_csv or to_parquet"),
     (rb"FEA1", "a Feather file of version 1", "write it anew as Feather (version 2) or Parquet"),
     (rb"\xff\xff\xff\xff", "a stream of Arrow tables", "write it as a Feather or Parquet file"),
     (rb"\xff\xfe|\xfe\xff|[^\n]{0,200}\0", "UTF-16 text, or no text", "save it as UTF-8 text"),
-    (rb"\s*[\[{]\s*[\"\d\[{}]", "JSON", "write it as a table: pandas.read_json (lines=True for lines), then to_csv"),
+    (rb"\s*[\[{]\s*[\"\d\[{}]", "JSON", "write one object in each line, or a table: pandas.read_json, then to_csv"),
 )  # fmt: skip
 
 
@@ -48,10 +55,23 @@ def format_of(head: bytes, name: str) -> Format:
     for found, start in _READ.items():
         if re.match(start, head):
             return found
+    if _is_lines(head):
+        return "lines"
     for start, what, advice in _OTHERS:
         if re.match(start, head, re.DOTALL):
             raise DataError(f"{name} is {what}: {advice}.")
     return "text"
+
+
+def _is_lines(head: bytes) -> bool:
+    """Whether a file begins with a line that is an object of JSON, or with one that is longer than what is seen."""
+    line, end, _ = head.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")
+    if not re.match(rb"\{\s*[\"}]", line):
+        return False
+    try:
+        return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
+    except (ValueError, RecursionError):
+        return not end and len(head) >= HEAD
 
 
 def opener_of(name: str) -> Opener:
@@ -67,17 +87,17 @@ def opener_of(name: str) -> Opener:
 
 
 def recognised(open_: Opener, name: str) -> tuple[Opener, Format]:
-    """What a file holds, and what opens it so that it can be read: one packed by gzip is unpacked on the way."""
+    """What a file holds, and what opens it so that it can be read: one that is packed is unpacked on the way."""
     with open_() as file:
         format_ = format_of(file.read(HEAD), name)
-    if format_ != "gzip":
+    if format_ not in ("gzip", "zip"):
         return open_, format_
 
     def unpacked() -> pa.NativeFile:
-        return pa.CompressedInputStream(open_(), "gzip")
+        return pa.CompressedInputStream(open_(), "gzip") if format_ == "gzip" else member_of(open_(), name)
 
     with unpacked() as file:
-        format_ = format_of(file.read(HEAD), name)
-    if format_ != "text":
-        raise DataError(f"{name} is {format_} packed by gzip: unpack it with gunzip.")
-    return unpacked, format_
+        inside = format_of(file.read(HEAD), name)
+    if inside not in ("text", "lines"):
+        raise DataError(f"{name} is {inside} packed by {format_}: unpack it with {_UNPACKED_BY[format_]}.")
+    return unpacked, inside

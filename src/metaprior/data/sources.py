@@ -10,6 +10,7 @@ from typing import Any
 from metaprior.data.blocks import TextStream
 from metaprior.data.embedded import EMBEDDED
 from metaprior.data.formats import HEAD, opener_of, recognised
+from metaprior.data.line_stream import LineStream
 from metaprior.data.streams import InMemory, Stream, TypedFiles
 from metaprior.data.tables import embedded_table
 from metaprior.errors import DataError
@@ -40,6 +41,8 @@ def _opened(source: str, columns: Sequence[str] | None, names: Sequence[str], de
         raise DataError(f"{source}: what is read once only cannot be gone on with; give a file.")
     try:
         format_ = recognised(opener_of(source), source)[1]
+        if format_ == "lines":
+            return LineStream(path, columns, names)
         text = format_ == "text" and path.suffix.lower() != ".parquet"
         return TextStream(path, columns, names, delimiter) if text else TypedFiles([path], source, columns)
     except OSError as error:

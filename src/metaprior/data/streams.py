@@ -80,7 +80,7 @@ class _TypedFile:
     def __init__(self, path: Path) -> None:
         self.said = str(path)
         open_, format_ = recognised(opener_of(self.said), self.said)
-        if format_ == "text":
+        if format_ in ("text", "lines"):
             raise DataError(f"{path} is no Parquet table: give a folder of Parquet files alone, or a text file itself.")
         self.feather = format_ == "arrow"
         self.open_ = partial(pa.memory_map, self.said) if self.feather else open_

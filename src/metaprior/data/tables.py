@@ -16,61 +16,100 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv, ipc
 
+from metaprior.data.databases import Query, read_query
 from metaprior.data.embedded import EMBEDDED, load_digits
 from metaprior.data.formats import Opener, opener_of, recognised
-from metaprior.data.text import Pick, any_like, first_line, header_line, read_text, split_line
+from metaprior.data.lines import chunks, keys_of, read_lines
+from metaprior.data.text import Pick, any_like, delimiter_of, first_line, header_line, read_text, split_line
 from metaprior.errors import DataError, OptionError, OutputError
 from metaprior.output import write_whole
-from metaprior.tasks import Columns, check_known, with_dates
+from metaprior.tasks import ROW, Columns, Pattern, check_known, with_dates
 
 FORMATS = (".csv", ".parquet")
 
 
 def read_table(
-    name: str, columns: Columns, delimiter: str | None = None, *, optional: Collection[str] = ()
+    name: str | Query,
+    columns: Columns,
+    delimiter: str | None = None,
+    *,
+    optional: Collection[str] = (),
+    wide: str | None = None,
 ) -> pa.Table:
-    """The named columns of a file, of standard input (`-`), or of an embedded table.
+    """The named columns of a file, of standard input (`-`), of an embedded table, or of what a database is asked.
 
     What names a task is text in a text file, whatever it looks like: 7 and 007 are two tasks. optional: columns that
-    may be absent.
+    may be absent. wide: a pattern of the columns that hold targets, instead of those of x and y.
     """
     if name in EMBEDDED:
-        return embedded_table(name)
+        return embedded_table(str(name))
+    if wide is not None:
+        columns, optional = columns._replace(x=(), y=()), (*optional, ROW)
+    if isinstance(name, Query):
+        pick = partial(_picked, columns=columns, name=str(name), optional=optional, wide=wide)
+        return _checked(read_query(name, pick, columns.task), str(name), columns)
     said = "standard input" if name == "-" else name
-    return _table(opener_of(name), said, columns, delimiter, optional, packed=Path(name).suffix.lower() == ".parquet")
+    packed = Path(name).suffix.lower() == ".parquet"
+    return _table(opener_of(name), said, columns, delimiter, optional, wide, packed=packed)
 
 
 def read_content(
     content: bytes, said: str, columns: Columns, delimiter: str | None = None, *, optional: Collection[str] = ()
 ) -> pa.Table:
     """The named columns of a table that is in memory: text, Parquet or Feather. said: what errors call it."""
-    return _table(partial(pa.BufferReader, content), said, columns, delimiter, optional, packed=False)
+    return _table(partial(pa.BufferReader, content), said, columns, delimiter, optional, None, packed=False)
 
 
 def _table(
-    opener: Opener, said: str, columns: Columns, delimiter: str | None, optional: Collection[str], *, packed: bool
+    opener: Opener,
+    said: str,
+    columns: Columns,
+    delimiter: str | None,
+    optional: Collection[str],
+    wide: str | None,
+    *,
+    packed: bool,
 ) -> pa.Table:
     """packed: whether a name says that it is no text."""
-    wanted = [*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)]
-    pick = partial(places, wanted=wanted, name=said, optional=optional)
+    pick = partial(_picked, columns=columns, name=said, optional=optional, wide=wide)
     try:
         open_, format_ = recognised(opener, said)
         if format_ == "text" and not packed:
             table = read_text(open_, said, columns, delimiter, pick)
+        elif format_ == "lines":
+            table = read_lines(open_, said, pick, whole=wide is not None)
         else:
             table = _typed(open_, said, pick, feather=format_ == "arrow")
     except OSError as error:
         raise DataError(f"{said} cannot be read: {error.strerror or error}.") from None
+    return _checked(table, said, columns)
+
+
+def _picked(
+    header: Sequence[str], columns: Columns, name: str, optional: Collection[str], wide: str | None
+) -> dict[str, int]:
+    """Where the columns stand that have a role, or a wide table's form."""
+    wanted = [*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)]
+    if wide is not None:
+        wanted += dict.fromkeys(Pattern.of(wide).matching([one.strip() for one in header], wanted))
+    return places(header, wanted, name, optional)
+
+
+def _checked(table: pa.Table, said: str, columns: Columns) -> pa.Table:
+    """A table that has rows, with dates among its inputs."""
     if table.num_rows == 0:
         raise DataError(f"{said} has no rows.")
     return with_dates(nw.from_native(table), columns.x).to_native()
 
 
-def column_names(path: Path) -> list[str]:
-    """What the columns of a file are called, in their order."""
+def column_names(path: Path, delimiter: str | None = ",") -> list[str]:
+    """What the columns of a file are called, in their order. delimiter: of text; None for the one that it has."""
     open_, format_ = recognised(opener_of(str(path)), str(path))
     if format_ == "text":
-        return split_line(header_line(open_, str(path))[0], ",")
+        line = header_line(open_, str(path))[0]
+        return split_line(line, delimiter_of(line, (), delimiter))
+    if format_ == "lines":
+        return keys_of(next(chunks(open_, str(path))))
     with open_() as file:
         found = ipc.open_file(file).schema if format_ == "arrow" else pq.ParquetFile(file).schema_arrow
         return list(found.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from csv import Error, reader
+from functools import partial
 from io import TextIOWrapper
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class Layout(NamedTuple):
 def layout_of(open_: Opener, name: str, wanted: Collection[str], delimiter: str | None, pick: Pick) -> Layout:
     """The layout of a text file. wanted: columns by which its delimiter is known."""
     line, blank = header_line(open_, name)
-    sign = _delimiter(line, wanted, delimiter)
+    sign = delimiter_of(line, wanted, delimiter)
     header = split_line(line, sign)
     return Layout(sign, header, blank, pick(header))
 
@@ -130,30 +131,34 @@ def is_longer(error: Exception, block: int) -> bool:
 def not_readable(error: Exception, name: str) -> DataError:
     """What parsing a text ended with, in words."""
     if "UTF8" in str(error):
-        return _not_utf8(name)
+        return not_utf8(name)
     return DataError(f"{name} cannot be read as a table: {first_line(error)}")
 
 
 def check_utf8(schema: pa.Schema, name: str) -> None:
     """Whether all text could be decoded: Arrow makes bytes of what it cannot."""
     if any(pa.types.is_binary(field.type) for field in schema):
-        raise _not_utf8(name)
+        raise not_utf8(name)
 
 
-def _not_utf8(name: str) -> DataError:
+def not_utf8(name: str) -> DataError:
+    """What is said of a file in some other encoding."""
     return DataError(f"{name} is no UTF-8 text: save it as UTF-8, or convert it with iconv.")
 
 
 def header_line(open_: Opener, name: str) -> tuple[str, int]:
     """The first line that is not blank, and how many are before it."""
     with open_() as file, TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-        blank, line = next(((k, line.rstrip("\r\n")) for k, line in enumerate(text) if line.strip()), (0, ""))
+        lines = iter(partial(text.readline, LARGEST_BLOCK), "")
+        blank, line = next(((k, line.rstrip("\r\n")) for k, line in enumerate(lines) if line.strip()), (0, ""))
+    if len(line) >= LARGEST_BLOCK:
+        raise DataError(f"{name} has no header: its first line is longer than {LARGEST_BLOCK:,} signs.")
     if not line.isascii() and any("\udc80" <= sign <= "\udcff" for sign in line):
-        raise _not_utf8(name)
+        raise not_utf8(name)
     return line, blank
 
 
-def _delimiter(line: str, wanted: Collection[str], given: str | None) -> str:
+def delimiter_of(line: str, wanted: Collection[str], given: str | None) -> str:
     """The sign between columns: the one given, or that with which the first line has most of the named columns."""
     if given is None:
 

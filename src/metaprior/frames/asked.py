@@ -18,10 +18,12 @@ from metaprior.tasks import (
     Missing,
     NothingLeftError,
     Tasks,
+    as_frame,
     as_written,
     check_known,
     holds_dates,
     holds_times,
+    is_table,
     offsets_of,
     task_columns,
     task_ids,
@@ -47,29 +49,29 @@ class NothingAskedError(DataError):
         self.notes = notes
 
 
-def is_table(at: Any) -> bool:
-    return hasattr(at, "columns") or hasattr(at, "column_names")
-
-
 def check_at(at: Any) -> None:
     if isinstance(at, str) and at != "missing":
         raise OptionError(f"at {at!r}: give points, a table, or 'missing'.")
 
 
-def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing) -> Asked:
-    """What is asked of a table: at a second table's rows, one array of x for all tasks, or "missing"."""
+def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missing, *, gaps: bool = False) -> Asked:
+    """What is asked of a table: at a second table's rows, one array of x for all tasks, or "missing".
+
+    gaps: rows without targets are no mistake, they name their task and nothing else.
+    """
     check_at(at)
     about = tuple(one.name for one in columns.task_x)
     tables = [frame]
     if is_table(at):  # the points may say what a task is as a whole
-        tables.append(with_dates(nw.from_native(at, eager_only=True), columns.x))
+        tables.append(with_dates(as_frame(at), columns.x))
     lacking = [name for name in about if not any(name in table.columns for table in tables)]
     check_known((*columns.task, *columns.x, *columns.y, *lacking), frame.columns, "the table has")
     curves = columns._replace(task_x=())
     if isinstance(at, str):
         context, points, notes = _missing(frame, curves, missing)
     else:
-        given, notes = _known(frame, curves, missing)
+        known = frame.filter((~_lacking(frame, curves)).tolist()) if gaps else frame
+        given, notes = _known(known, curves, missing) if len(known) else (None, [])
         if is_table(at):
             points, said = points_of(tables[-1], curves, missing, "the points")
             notes += said
@@ -124,9 +126,7 @@ def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tupl
 
 
 def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> Asked:
-    empty = np.zeros(len(frame), dtype=bool)
-    for name in columns.y:
-        empty |= _empty(frame, name)
+    empty = _lacking(frame, columns)
     if not empty.any():
         raise NothingAskedError(
             f"no row has an empty {' or '.join(map(repr, columns.y))}: there is nothing to predict."
@@ -140,6 +140,12 @@ def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> As
         given, said = _known(frame.filter((~empty).tolist()), columns, missing)
         notes += said
     return Asked(_contexts(given, points), points, notes)
+
+
+def _lacking(frame: nw.DataFrame[Any], columns: Columns) -> Array:
+    """Which rows lack a target."""
+    found: Array = np.logical_or.reduce([_empty(frame, name) for name in columns.y])
+    return found
 
 
 def _empty(frame: nw.DataFrame[Any], name: str) -> Array:

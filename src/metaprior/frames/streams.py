@@ -14,12 +14,23 @@ import pyarrow as pa
 import torch
 
 from metaprior.errors import DataError, NumericalError
-from metaprior.frames.asked import NothingAskedError, Places, check_at, is_table
+from metaprior.frames.asked import NothingAskedError, Places, check_at
 from metaprior.frames.tables import Wanted, one_slice, predict_counted
 from metaprior.frames.written import as_table
 from metaprior.notes import Note, added, told
 from metaprior.seeds import child_seed
-from metaprior.tasks import Columns, Tasks, TrainedOn, check_known, in_numbers, task_ids, task_owners, with_dates
+from metaprior.tasks import (
+    Columns,
+    Tasks,
+    TrainedOn,
+    as_frame,
+    check_known,
+    in_numbers,
+    is_table,
+    task_ids,
+    task_owners,
+    with_dates,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -136,7 +147,7 @@ class _Where:
 
 def _needed(at: Any, columns: Columns) -> nw.DataFrame[Any]:
     """The columns of a table of points that are needed, with dates read."""
-    frame = nw.from_native(at, eager_only=True)
+    frame = as_frame(at)
     check_known((*columns.task, *columns.x), frame.columns, "the points have")
     about = [one.name for one in columns.task_x if one.name in frame.columns]
     frame = with_dates(frame.select(*columns.task, *columns.x, *about), columns.x)

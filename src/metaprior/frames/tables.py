@@ -7,18 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import narwhals as nw
 import numpy as np
 import torch
 from torch import Tensor
 
 from metaprior.devices import device_of, rows_at_once
-from metaprior.errors import DataError, DeviceMemoryError, NumericalError, OptionError
+from metaprior.errors import DeviceMemoryError, NumericalError, OptionError
 from metaprior.frames.asked import asked_of
 from metaprior.frames.written import MOMENTS, as_table, identities, named_apart
 from metaprior.inference import Gathered, Posterior
 from metaprior.notes import Note, first_names, told
-from metaprior.tasks import Columns, Missing, Tasks, check_targets, with_dates
+from metaprior.tasks import Columns, Missing, Tasks, as_frame, check_targets, with_dates
 
 Array = np.ndarray[Any, Any]
 
@@ -89,13 +88,16 @@ def predict_table(
     at: Any,
     wanted: Wanted,
     between: Callable[[Tasks, Tasks], None] = lambda context, points: None,
+    *,
+    gaps: bool = False,
 ) -> Predicted:
     """Condition on each task's rows of a table, and predict.
 
     at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. between:
     called before each slice of the work with what is known of all tasks and what is asked: what it raises ends it.
+    gaps: rows without targets are no mistake, as in a wide table.
     """
-    found = predict_counted(method, columns, table, at, wanted, between)
+    found = predict_counted(method, columns, table, at, wanted, between, gaps=gaps)
     return Predicted(found.table, tuple(told(found.notes)), found.points)
 
 
@@ -106,14 +108,13 @@ def predict_counted(
     at: Any,
     wanted: Wanted,
     between: Callable[[Tasks, Tasks], None] = lambda context, points: None,
+    *,
+    gaps: bool = False,
 ) -> Counted:
     """The same, with notes that can be added to those of other tables."""
     wanted.check()
-    try:
-        frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
-    except TypeError:
-        raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
-    context, points, notes = asked_of(frame, columns, at, wanted.missing)
+    frame = with_dates(as_frame(table), columns.x)
+    context, points, notes = asked_of(frame, columns, at, wanted.missing, gaps=gaps)
     for known in (context, points) if len(context.x) else (points,):
         method.trained_on_.check_inputs(known)
     check_targets(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -120,12 +121,14 @@ def table_of_body(body: bytes, kind: str, columns: Columns, optional: Collection
     """The rows of a body that is a table itself."""
     if kind == ARROW:
         return stream_table(body, columns, optional, most)
-    if body[:2] == b"\x1f\x8b":
-        raise DataError("the body is packed by gzip: send it as it is.")
+    if body[:2] in (b"\x1f\x8b", b"PK"):
+        raise DataError(f"the body is packed by {'zip' if body[:2] == b'PK' else 'gzip'}: send it as it is.")
     if kind == PARQUET:
         check_parquet(body, columns, most)
     elif body[:4] == b"PAR1" or body[:6] == b"ARROW1":
         raise DataError("the body is no text: name its type in Content-Type.")
+    elif re.match(rb"(\xef\xbb\xbf)?\s*\{\s*[\"}]", body):
+        raise DataError("the body is JSON: name its type in Content-Type.")
     else:
         check_rows(body.count(b"\n") - 1, most)
     table = read_content(body, "the body", columns, optional=optional)

@@ -1,6 +1,7 @@
 """What comes in: ragged tasks, tables, dates, scaling, rounding, batches."""
 
 from metaprior.tasks._checks import Missing, NothingLeftError
+from metaprior.tasks.arrow import arrow_of, as_frame, is_table
 from metaprior.tasks.batches import (
     CHUNK,
     LEAST_SHARED,
@@ -23,6 +24,7 @@ from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.dates import Form, form_of
 from metaprior.tasks.parts import Parts
+from metaprior.tasks.patterns import Pattern, looks_wide
 from metaprior.tasks.possible import Possible, Support, read_support
 from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
@@ -39,12 +41,14 @@ from metaprior.tasks.tables import (
 )
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
 from metaprior.tasks.trained_on import TrainedOn, as_written
+from metaprior.tasks.wide import ROW, long_table, wide_columns
 
 __all__ = [
-    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
-    "Missing", "NothingLeftError", "Padded", "Parts", "Possible", "Scaler", "SharedInputs", "Support", "Task",
-    "Tasks", "TrainedOn", "as_tasks", "as_written", "batches", "buckets", "check_known", "check_targets",
-    "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times", "in_days",
-    "in_numbers", "in_order", "offsets_of", "on_one_grid", "pad", "padded", "read_support", "resolution",
-    "rounding_variance", "same_inputs", "task_columns", "task_ids", "task_owners", "with_dates",
+    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "ROW", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
+    "Missing", "NothingLeftError", "Padded", "Parts", "Pattern", "Possible", "Scaler", "SharedInputs", "Support",
+    "Task", "Tasks", "TrainedOn", "arrow_of", "as_frame", "as_tasks", "as_written", "batches", "buckets", "check_known",
+    "check_targets", "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times",
+    "in_days", "in_numbers", "in_order", "is_table", "long_table", "looks_wide", "offsets_of", "on_one_grid", "pad",
+    "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
+    "task_owners", "wide_columns", "with_dates",
 ]  # fmt: skip

@@ -14,9 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError
+from metaprior.tasks.arrow import arrow_of, as_frame
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.dates import DATES_READ, dates_of, misfits, readings
+from metaprior.tasks.patterns import looks_wide
 from metaprior.tasks.rows import Rows
 
 DAYS = "days since 1970-01-01"
@@ -39,19 +41,18 @@ class LongTable(NamedTuple):
     cluster: list[Any] | None = None  # the same of the column of clusters
 
 
-def read_long(
-    table: Any,
-    *,
-    task: Names,
-    x: Names,
-    y: Names,
-    task_x: str | Sequence[str | Covariate] = (),
-    cluster: str | None = None,
-) -> LongTable:
-    """The tasks of a table in the order in which they first appear; a task's rows need not stand together."""
-    frame = _frame(table)
+def named_columns(
+    task: Names | None, x: Names | None, y: Names | None, task_x: str | Sequence[str | Covariate] = ()
+) -> Columns:
+    """What the columns are called that a user names, by one name or several; none where nothing was given."""
     about = [one if isinstance(one, Covariate) else Covariate(one) for one in _several(task_x)]
-    columns = Columns(_names(task), _names(x), _names(y), tuple(about))
+    named = [() if names is None else _names(names) for names in (task, x, y)]
+    return Columns(named[0], named[1], named[2], tuple(about))
+
+
+def read_long(table: Any, columns: Columns, cluster: str | None = None) -> LongTable:
+    """The tasks of a table in the order in which they first appear; a task's rows need not stand together."""
+    frame, about = as_frame(table), columns.task_x
     _check_columns(frame, columns)
     if cluster is not None:
         check_known([cluster], frame.columns, "the table has")
@@ -81,7 +82,7 @@ def _several(names: str | Sequence[str | Covariate]) -> list[str | Covariate]:
 
 def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[Any], role: str = "task") -> list[Any]:
     """The one value that each task has in a column, None where it has none; where it has two, that is an error."""
-    array = _arrow(frame, name)
+    array = arrow_of(frame, name)
     if array is None:
         raise DataError(f"{role} column {name!r} mixes kinds of values; give all of its values one type.")
     dtype = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
@@ -107,17 +108,6 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
 def task_ids(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> list[Any]:
     """The ids of all tasks of a table, in the order in which they first appear."""
     return task_owners(frame, names)[1]
-
-
-def _frame(table: Any) -> nw.DataFrame[Any]:
-    try:
-        return nw.from_native(table, eager_only=True)
-    except nw.exceptions.DuplicateError as error:
-        raise DataError(f"the table has columns of the same name; rename them. {error}") from None
-    except TypeError:
-        raise DataError(
-            f"a table is a pandas, polars or Arrow one, not {type(table).__name__}; for arrays use Tasks.from_pairs."
-        ) from None
 
 
 def _names(names: Names) -> tuple[str, ...]:
@@ -147,7 +137,10 @@ def check_known(wanted: Sequence[str], columns: Sequence[str], what: str) -> Non
     if said:
         more = f" and {len(known) - SHOWN:,} more" if len(known) > SHOWN else ""
         whose = "Its" if what.endswith("has") else "Their"
-        raise DataError(f"{what} no column {', '.join(said)}. {whose} columns: {', '.join([*known][:SHOWN])}{more}.")
+        wide = f" {advice}" if len(said) > 1 and (advice := looks_wide(columns)) else ""
+        raise DataError(
+            f"{what} no column {', '.join(said)}. {whose} columns: {', '.join([*known][:SHOWN])}{more}.{wide}"
+        )
 
 
 def task_owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array, list[Any]]:
@@ -164,7 +157,7 @@ def task_owners(frame: nw.DataFrame[Any], names: tuple[str, ...]) -> tuple[Array
 
 
 def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
-    array = _arrow(frame, name)
+    array = arrow_of(frame, name)
     if array is None:
         raise DataError(f"task column {name!r} mixes kinds of values; give all of its values one type.")
     empty = array.is_null(nan_is_null=pa.types.is_floating(array.type))
@@ -191,11 +184,11 @@ def _check_numbers(frame: nw.DataFrame[Any], columns: Columns) -> None:
     """Inputs hold numbers or dates, targets numbers; everything that is neither is said at once."""
     wrong = []
     for name in columns.x + columns.y:
-        array = _arrow(frame, name)
+        array = arrow_of(frame, name)
         dated = array is not None and name in columns.x and (_is_date(array.type) or pa.types.is_time(array.type))
         if array is None or not (dated or _is_numeric(array.type)):
             kinds = "numbers or dates" if name in columns.x else "numbers"
-            wrong.append(f"column {name!r} must hold {kinds}, but {_what_it_holds(frame, name, array)}")
+            wrong.append(f"column {name!r} must hold {kinds}, but {what_it_holds(frame, name, array)}")
     if wrong:
         raise DataError("; ".join(wrong) + ".")
 
@@ -204,7 +197,7 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
     """The columns side by side, their rows in this order."""
     numbers = np.empty((len(frame), len(names)))
     for k, name in enumerate(names):
-        numbers[:, k] = in_numbers(_arrow(frame, name))[order]  # type: ignore[index]
+        numbers[:, k] = in_numbers(arrow_of(frame, name))[order]  # type: ignore[index]
     return torch.from_numpy(numbers)
 
 
@@ -223,7 +216,7 @@ def in_numbers(array: Any) -> Array | None:
 def with_dates(frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:
     """The same with dates for what is written as text in these columns, where it can be read in one way only."""
     for name in names:
-        array = _arrow(frame, name) if name in frame.columns else None
+        array = arrow_of(frame, name) if name in frame.columns else None
         found = dates_of(array) if array is not None and _is_text(array.type) else None
         if found is not None:
             native = nw.from_arrow(pa.table({"dates": found}), backend=nw.get_native_namespace(frame))
@@ -233,13 +226,13 @@ def with_dates(frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[A
 
 def holds_dates(frame: nw.DataFrame[Any], name: str) -> bool:
     """Whether a column holds dates, with or without a time of day."""
-    array = _arrow(frame, name)
+    array = arrow_of(frame, name)
     return array is not None and _is_date(array.type)
 
 
 def holds_times(frame: nw.DataFrame[Any], name: str) -> bool:
     """Whether a column holds times of day."""
-    array = _arrow(frame, name)
+    array = arrow_of(frame, name)
     return array is not None and bool(pa.types.is_time(array.type))
 
 
@@ -267,7 +260,8 @@ def _is_numeric(dtype: Any) -> bool:
     return any(test(dtype) for test in tests)
 
 
-def _what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
+def what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
+    """What a column has instead of numbers, and what to do about it."""
     if array is not None and pa.types.is_dictionary(array.type):
         return "it holds categories; give each a number, or name it in task_x if it is constant within tasks"
     values = frame.get_column(name).to_list()
@@ -310,12 +304,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _arrow(frame: nw.DataFrame[Any], name: str) -> Any:
-    """The column as one Arrow array, or None where its values have no common type."""
-    try:
-        array = frame.get_column(name).to_arrow()
-    except (pa.ArrowException, TypeError):
-        return None
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

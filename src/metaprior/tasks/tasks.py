@@ -15,11 +15,14 @@ from torch import Tensor
 from metaprior.errors import DataError, OptionError
 from metaprior.seeds import generator_of
 from metaprior.tasks._checks import Missing, NothingLeftError, as_matrix, check_missing_option, check_shapes, names_of
+from metaprior.tasks.arrow import as_frame, is_table
 from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
+from metaprior.tasks.patterns import looks_wide
 from metaprior.tasks.possible import Possible, Support, check_possible, possible_values
 from metaprior.tasks.rows import Rows
-from metaprior.tasks.tables import DAYS, LongTable, Names, read_long
+from metaprior.tasks.tables import DAYS, LongTable, Names, named_columns, read_long
+from metaprior.tasks.wide import long_table, wide_columns
 
 LARGEST = 1e75
 """Of targets that are to be scored."""
@@ -122,21 +125,30 @@ class Tasks:
     def from_table(
         table: Any,
         *,
-        task: Names,
-        x: Names,
-        y: Names,
+        task: Names | None = None,
+        x: Names | None = None,
+        y: Names | None = None,
+        wide: str | None = None,
         task_x: str | Sequence[str | Covariate] = (),
         cluster: str | None = None,
         missing: Missing = "error",
     ) -> Tasks:
-        """Tasks from a long table, one row per observation (pandas, polars, Arrow), by column names.
+        """Tasks from a long table, one row per observation, by column names: pandas, polars, what speaks Arrow.
 
+        wide: of a table with one row per task, a pattern of the columns that are its points, such as `week_*`: the
+        number in a name is the input, `week` unless x says otherwise, and the target is called `value`, or y. Empty
+        cells are no points. Without task, rows are tasks by their number.
         task_x: columns that say something of the task as a whole, such as age or diet: constant within each task.
         cluster: a column of groups of tasks that share a fate, such as the school of a pupil (see `with_clusters`).
         """
         check_missing_option(missing)
-        found = read_long(table, task=task, x=x, y=y, task_x=task_x, cluster=cluster)
-        tasks = _assembled(found.rows, missing)
+        columns = named_columns(task, x, y, task_x)
+        if wide is not None:
+            more = [*(one.name for one in columns.task_x), *([] if cluster is None else [cluster])]
+            columns = wide_columns(wide, columns)
+            table = long_table(table, wide, columns, more)
+        found = read_long(table, columns, cluster)
+        tasks = _assembled(found.rows, missing) if wide is None else _with_values(found.rows)
         said = [f"column {name!r}: dates, in {DAYS}" for name in found.dated]
         said += [f"column {name!r}: times of day, in days (noon is 0.5)" for name in found.clocks]
         tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated, clocks=found.clocks)
@@ -400,27 +412,33 @@ def as_tasks(
     task: Names | None = None,
     x: Names | None = None,
     y: Names | None = None,
+    wide: str | None = None,
     task_x: str | Sequence[str | Covariate] = (),
     clusters: str | Sequence[Any] | None = None,
     support: Support | None = None,
     integer: bool | Sequence[str] = False,
     missing: Missing = "error",
 ) -> Tasks:
-    """Tasks as they are, or from a long table with the names of its columns."""
+    """Tasks as they are, or from a table with the names of its columns."""
     if support is not None or integer:
-        plain = as_tasks(given, task=task, x=x, y=y, task_x=task_x, clusters=clusters, missing=missing)
+        plain = as_tasks(given, task=task, x=x, y=y, wide=wide, task_x=task_x, clusters=clusters, missing=missing)
         return plain.with_possible(support, integer)
     if isinstance(given, Tasks):
         if task_x:
             raise DataError("task_x names columns of a table; for Tasks use tasks.with_task_x({name: values}).")
+        if wide is not None:
+            raise DataError("wide is of a table: Tasks are what they are.")
         if isinstance(clusters, str):
             raise DataError("clusters names a column of a table; for Tasks give a label for each of them.")
         return given if clusters is None else given.with_clusters(clusters)
     if clusters is not None and not isinstance(clusters, str):
         raise DataError("the clusters of a table are one of its columns: give its name.")
-    if task is None or x is None or y is None:
-        raise DataError("a table needs the names of its columns: fit(table, task=..., x=..., y=...).")
-    return Tasks.from_table(given, task=task, x=x, y=y, task_x=task_x, cluster=clusters, missing=missing)
+    if wide is None and (task is None or x is None or y is None):
+        advice = looks_wide(as_frame(given).columns) if is_table(given) else ""
+        raise DataError(
+            f"a table needs the names of its columns: fit(table, task=..., x=..., y=...). {advice}".rstrip()
+        )
+    return Tasks.from_table(given, task=task, x=x, y=y, wide=wide, task_x=task_x, cluster=clusters, missing=missing)
 
 
 def _assembled(rows: Rows, missing: Missing) -> Tasks:
@@ -428,6 +446,12 @@ def _assembled(rows: Rows, missing: Missing) -> Tasks:
     kept, notes = rows.usable(missing)
     sizes = torch.from_numpy(np.bincount(kept.owner, minlength=len(kept.ids)))
     return Tasks(kept.x, kept.y, offsets_of(sizes), tuple(kept.ids), kept.columns, notes)
+
+
+def _with_values(rows: Rows) -> Tasks:
+    """Tasks of a wide table, of which some may have no value at all: only that is worth a note."""
+    tasks = _assembled(rows, "drop")
+    return replace(tasks, notes=tasks.notes[1:])
 
 
 def _with_task_columns(tasks: Tasks, table: LongTable, missing: Missing) -> Tasks:
