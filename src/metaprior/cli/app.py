@@ -325,7 +325,7 @@ def suggest(
         ),
     ],
     points: Annotated[
-        int, typer.Option(help="How many to choose together. If you will ask again after each, 1 is best.")
+        int, typer.Option(help="How many you will take: they are chosen together. Ask again for the others after each.")
     ] = 1,
     about: Annotated[
         str | None,
