@@ -11,6 +11,7 @@ squared error that the model expects of each choice before anything is measured.
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -61,12 +62,21 @@ def main() -> None:
     tasks = tasks.select(tasks.sizes > asked.known + asked.points)
     if tasks.d != 1 or tasks.p != 1 or len(tasks) < 2 * asked.folds:
         parser.error(f"{len(tasks)} tasks of {tasks.d} inputs: what is evenly spaced needs one input, and folds tasks.")
-    report(run(tasks, asked.points, asked.known, asked.folds, asked.seed), tasks)
+    found, places = run(tasks, asked.points, asked.known, asked.folds, asked.seed)
+    report(found, tasks)
+    often, count = places.most_common(1)[0]
+    print(f"\nsuggested most often: {tasks.columns.x[0]} {', '.join(f'{place:g}' for place in often)} ({count} tasks)")
 
 
-def run(tasks: Tasks, points: int, known: int, folds: int, seed: int) -> dict[str, list[tuple[float, float]]]:
-    """Of each way to choose, the squared error at the rest of every task and what was expected of it."""
+def run(
+    tasks: Tasks, points: int, known: int, folds: int, seed: int
+) -> tuple[dict[str, list[tuple[float, float]]], Counter[tuple[float, ...]]]:
+    """Of each way to choose, the squared error at the rest of every task and what was expected of it.
+
+    And how often which places were suggested.
+    """
     found: dict[str, list[tuple[float, float]]] = {}
+    places: Counter[tuple[float, ...]] = Counter()
     order = torch.randperm(len(tasks), generator=torch.Generator().manual_seed(seed))
     rng = np.random.default_rng(seed)
     with progress_bar("tasks", len(tasks)) as advance:
@@ -76,12 +86,14 @@ def run(tasks: Tasks, points: int, known: int, folds: int, seed: int) -> dict[st
             gp, seen = MetaGP(progress=False, seed=seed).fit(tasks.select(others)), dict[Any, float]()
             for i in judged.tolist():
                 case = _case(tasks, i, known)
-                for name, sets in choices(gp, case, points, rng).items():
+                chosen = choices(gp, case, points, rng)
+                places[tuple(sorted(case.x[list(chosen["suggested"][0])].tolist()))] += 1
+                for name, sets in chosen.items():
                     values = [(error(gp, case, rows), expected(gp, case, rows, seen)) for rows in sets]
                     mean_error, mean_expected = np.mean(values, 0).tolist()
                     found.setdefault(name, []).append((mean_error, mean_expected))
                 advance()
-    return found
+    return found, places
 
 
 def _case(tasks: Tasks, i: int, known: int) -> Case:

@@ -1,7 +1,9 @@
 """Where to measure next: against conditioning itself, over all subsets and over draws; tables, pictures, bad input."""
 
+import importlib.util
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -273,3 +275,19 @@ def test_a_file_that_is_no_model_is_told(tmp_path, monkeypatch, capsys):
         main()
     assert end.value.code == 2
     assert "no.metaprior" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("name", ["where_to_measure", "sparse_curves"])
+def test_the_examples_run(name, tmp_path, monkeypatch, capsys):
+    path = Path(__file__).parent.parent / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    if name == "where_to_measure":  # the same with fewer patients
+        monkeypatch.setattr(example, "PAST", 24)
+        monkeypatch.setattr(example, "NEW", 4)
+    picture = tmp_path / "picture.png"
+    monkeypatch.setattr("sys.argv", [str(path), "--out", str(picture)])
+    example.main()
+    assert picture.stat().st_size > 10_000
+    assert "error" in capsys.readouterr().out
