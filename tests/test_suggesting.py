@@ -3,6 +3,7 @@
 import importlib.util
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 import pyarrow.csv as pc
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
 from metaprior import DataError, LearnedPrior, MetaGP, Mixture, OptionError, Tasks, Warped
@@ -291,3 +293,19 @@ def test_the_examples_run(name, tmp_path, monkeypatch, capsys):
     example.main()
     assert picture.stat().st_size > 10_000
     assert "error" in capsys.readouterr().out
+
+
+def test_the_page_is_true(gp, tmp_path, monkeypatch, capsys):
+    """Its commands have the options that they are given, and its example runs."""
+    page = (Path(__file__).parent.parent / "docs" / "suggesting.md").read_text()
+    options = {option for one in typer.main.get_command(app).commands["suggest"].params for option in one.opts}
+    named = [line for line in page.splitlines() if "metaprior suggest" in line]
+    assert len(named) == 2
+    assert {word for line in named for word in re.findall(r"--[a-z]+", line)} <= options
+    monkeypatch.chdir(tmp_path)
+    gp.save("elnino.metaprior")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    found: dict = {}
+    exec(example, found)
+    assert found["found"].x.shape == (3, 1)
+    assert capsys.readouterr().out
