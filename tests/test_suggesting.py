@@ -141,6 +141,17 @@ def test_outputs_count_the_same_in_any_units():
     assert torch.allclose(found[0].gain, found[1].gain, rtol=1e-4)
 
 
+def test_several_inputs_are_points_of_a_grid():
+    rng = np.random.default_rng(0)
+    pairs = [(x, rng.normal() + rng.normal() * x[:, 0]) for x in (rng.uniform(0, 1, (6, 2)) for _ in range(20))]
+    gp = MetaGP("constant", "rbf", max_epochs=10, progress=False).fit(Tasks.from_pairs(pairs))
+    grid = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 1.0]), -1).reshape(-1, 2)
+    found = gp.condition(grid[:1], [0.3]).suggest(grid, 2, about=[[0.5, 0.5]])
+    after = gp.condition(np.concatenate([grid[:1], found.x]), [0.3, 0.0, 0.0]).at([[0.5, 0.5]]).function.sd
+    assert float(found.sd[-1]) == pytest.approx(float(after), rel=1e-6)
+    assert grid[0].tolist() not in found.x.tolist()
+
+
 def test_the_other_tasks_and_their_order_change_nothing():
     gp = MetaGP(rungs=("warped", "fpca"), progress=False).fit(past(30))
     context, _ = past(6, seed=1).context_target(2, seed=0)

@@ -72,6 +72,9 @@ def places_of(context: Tasks, at: Float[Tensor, "a d"], about: Float[Tensor, "b 
     """
     if count < 1:
         raise OptionError(f"{count} points: give 1 or more.")
+    given = len(at) + (0 if about is None else len(about))
+    if given > MOST:
+        raise OptionError(f"{given:,} points of a task are too many to choose among: give {MOST:,}, a larger step.")
     rest = at[~_among(at, context.x) & ~_repeated(at)]
     if about is not None:
         about = about[~_repeated(about)]
@@ -83,8 +86,6 @@ def places_of(context: Tasks, at: Float[Tensor, "a d"], about: Float[Tensor, "b 
             "are wanted. Give more places, or ask for fewer points."
         )
     x = rest if about is None else torch.cat([rest, about])
-    if len(x) > MOST:
-        raise OptionError(f"{len(x):,} points of a task are too many to choose among: give {MOST:,}, a larger step.")
     candidate = torch.arange(len(x)) < len(rest)
     return Places(x, candidate, candidate if about is None else ~candidate)
 
