@@ -105,6 +105,9 @@ COMPOSITIONS = {
     "combination of kinds and warped students": lambda: Combination(
         [Mixture(2, rank=1, size=5), Warped(student(), "yeo-johnson")], [0.3, 0.7]
     ),
+    "combination of what is warped alike": lambda: Combination(
+        [Warped(learned(), "log"), Warped(GPPerTask(), "log")], [0.5, 0.5]
+    ),
     "warp of a combination": lambda: Warped(Combination([learned(), GPPerTask()], [0.5, 0.5]), "log"),
     "calibrated in units": lambda: Calibrated(InUnits(Warped(FPCA(size=4, rank=1), "yeo-johnson"), Scaler.fit(past()))),
     "calibrated for outliers": lambda: Calibrated(learned(), WIDE),

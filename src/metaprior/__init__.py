@@ -11,7 +11,7 @@ from metaprior.errors import (
     OutputError,
     UnknownNameError,
 )
-from metaprior.inference import Conditional, Evidence, Method, Posterior, condition, evidence
+from metaprior.inference import Conditional, Evidence, Method, Posterior, Suggestion, condition, evidence
 from metaprior.learning import Training, TrainingSpec, meta_train
 from metaprior.methods import FPCA, MAML, Combination, HierarchicalGP, HyperPosterior, LearnedPrior, Mixture, Warped
 from metaprior.model import MetaGP, load
@@ -38,7 +38,7 @@ __all__ = [
     "DeepMean", "Evidence", "FixedMean", "FixedNoise", "HierarchicalGP", "HyperPosterior", "HyperPrior", "LearnedNoise",
     "LearnedPrior",
     "MetaGP", "MetapriorError", "MetapriorWarning", "Method", "Mixture", "NotFittedError", "NumericalError",
-    "OptionError", "OutputError", "Posterior", "Prior", "PriorSpec", "Scaler", "Scores", "Shards", "Summary", "Task",
-    "Tasks", "Training", "TrainingSpec", "UnknownNameError", "Warped", "condition", "evidence", "load", "make_prior",
-    "meta_train", "paired_difference", "score", "shard",
+    "OptionError", "OutputError", "Posterior", "Prior", "PriorSpec", "Scaler", "Scores", "Shards", "Suggestion",
+    "Summary", "Task", "Tasks", "Training", "TrainingSpec", "UnknownNameError", "Warped", "condition", "evidence",
+    "load", "make_prior", "meta_train", "paired_difference", "score", "shard",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from metaprior.devices import device_of, within_memory
 from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import State, load_method
-from metaprior.frames import Stream, Wanted, predict_batches, predict_table
+from metaprior.frames import Measuring, Stream, Wanted, predict_batches, predict_table, suggest_table, suggest_tasks
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible, moved
 from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
@@ -249,6 +249,22 @@ class MetaGP(Parameters, KeptMethod):
         self._check_fitted()
         stream = Stream(self, at, Wanted(**wanted))
         return predict_batches(stream, batches, _warn)
+
+    def suggest(self, context: Any, at: Any, points: int = 1, *, about: Any = None, **asked: Any) -> Any:
+        """Where to measure each task next: so many of the places `at` that are expected to leave least open about it.
+
+        About its curve at all of these places, or at the points `about`. With a table as context, a table of the same
+        kind comes back: task, order, inputs, the deviation of the curve before and after, and the share that each
+        point is expected to take from it; at may be a second table or "missing". With `Tasks`, a `Suggestion` for
+        each. asked: seed=0, missing="error". Of one task: `gp.condition(x, y).suggest(at, points)`.
+        """
+        self._check_fitted()
+        wanted = Measuring(points, about, **asked)
+        if isinstance(context, Tasks):
+            return suggest_tasks(self, context, at if isinstance(at, Tasks) else context.at_points(at), wanted)[0]
+        found = suggest_table(self, self.trained_on_.columns, context, at, wanted)
+        _warn(found.notes)
+        return found.table
 
     def plausibility(self, context: Tasks) -> Tensor | None:
         """How usual each context is, from 0 to 1; None where the prior was not chosen on past tasks."""

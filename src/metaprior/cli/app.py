@@ -23,8 +23,9 @@ from metaprior.cli.reproduce import reproduce_all, reproduce_experiment
 from metaprior.cli.serve import serve_models
 from metaprior.cli.shard import shard_table
 from metaprior.cli.show import show_model, write_page_of
+from metaprior.cli.suggest import suggest_points
 from metaprior.errors import OptionError
-from metaprior.frames import Wanted
+from metaprior.frames import Measuring, Wanted
 from metaprior.learning import OPTIMIZERS
 from metaprior.methods import named_methods
 from metaprior.model import MetaGP, load
@@ -336,6 +337,55 @@ def predict(
         predict_buckets(Question(model, given.folder, at, wanted, delimiter), out, workers=workers, ray=ray, **options)
         return
     predict_model(model, given, at, out, wanted, delimiter=delimiter, device=device, **options)
+
+
+@app.command(epilog="Example: metaprior suggest elnino.metaprior 2011.csv --at 4:12:1 --points 3 --plot pictures")
+def suggest(
+    model: Annotated[str, typer.Argument(help="A model file.")],
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            help="What is known of the tasks: a CSV, TSV, Parquet or Feather file (also .gz), - for standard input, "
+            "elnino or digits. Without: a new task of which nothing is known."
+        ),
+    ] = None,
+    *,
+    at: Annotated[
+        str,
+        typer.Option(
+            help="Where it may be measured, as in predict: 3, 1,2,3 or START:STOP:STEP; dates too; several inputs by "
+            "name (hour=0:48:1,dose=5,10); a second table; or missing (rows without target). Known points are not "
+            "suggested again."
+        ),
+    ],
+    points: Annotated[
+        int, typer.Option(help="How many you will take: they are chosen together. Ask again for the others after each.")
+    ] = 1,
+    about: Annotated[
+        str | None,
+        typer.Option(help="Points that the measurements are to tell most about, such as 48; default all of --at."),
+    ] = None,
+    given: Annotated[
+        str | None,
+        typer.Option(help="Without a table: what is known of the new task as a whole, such as diet=rich,age=61."),
+    ] = None,
+    out: Annotated[str, typer.Option(help="The table to write: .csv, .parquet, or - for standard output.")] = "-",
+    level: Annotated[float, typer.Option(help="Probability of the bands in the pictures.")] = 0.9,
+    plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
+    missing: MissingOption = "error",
+    delimiter: DelimiterOption = None,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Where to measure each task next, and what each point is expected to buy: a table, in order.
+
+    Points are chosen so that as little as possible is left open about the task's curve: sd_before and sd_after are its
+    standard deviation (the root of its mean square over the points that are asked about) before and after each.
+    """
+    asked = Measuring(points, None, seed, missing)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
+    suggest_points(model, table, at, about, given, out, asked, level=level, delimiter=delimiter, **options)
 
 
 @app.command(epilog="Example: metaprior evaluate elnino.metaprior new-years.csv --context 1,3,6")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ from metaprior.points import number_or_date
 from metaprior.report import described, outside_range
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
 from metaprior.tasks import Columns, Tasks, TrainedOn, check_targets, read_support
+
+LONGEST = 60
+"""Letters of a task's name in the name of its picture."""
 
 
 class Screen:
@@ -117,6 +120,20 @@ def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
     trained_on.check_inputs(tasks)
     for said in told(outside_range(trained_on, tasks)):
         screen.say(f"warning: {said}")
+
+
+def picture_names(tasks: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], str]:
+    """A file for each task, by its name: "a/b" and "a b" are two tasks, and none is hidden."""
+    found: dict[tuple[Any, ...], str] = {}
+    taken: set[str] = set()
+    for task in tasks:
+        label = " ".join(map(str, task))
+        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST].lstrip(".") or "_"
+        while safe.lower() in taken:
+            safe += "_"
+        taken.add(safe.lower())
+        found[task] = f"{safe}.png"
+    return found
 
 
 def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen) -> Contexts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from metaprior.bulk import where_of
-from metaprior.cli.common import Screen, warn_range
+from metaprior.cli.common import Screen, picture_names, warn_range
 from metaprior.cli.given import Given, files_read
 from metaprior.data import check_output, column_names, write_table
 from metaprior.errors import MetapriorError, OptionError
@@ -24,9 +24,6 @@ from metaprior.tasks import Columns
 
 OURS = re.compile(r"(.+_)?(mean|sd|lower|upper|q[\d.e-]+|sample_\d+|plausibility)(_predicted)*")
 """What the further columns of predictions are called."""
-
-LONGEST = 60
-"""Letters of a task's name in the name of its picture."""
 
 
 def predict_model(
@@ -90,7 +87,7 @@ def _plot_tasks(
     arrays = {name: _drawn(found[column]) for name, column in drawn.items()}
     known = {name: _drawn(given[name]) for name in (x, y)}
     rows_of, known_of = _positions(found, columns.task), _positions(given, columns.task)
-    pictures = _picture_names(rows_of)
+    pictures = picture_names(rows_of)
     check_folder(folder, pictures.values(), reads, ours=drawn_before, overwrite=overwrite, option="--plot")
     for task, rows in rows_of.items():
         order = rows[np.argsort(arrays["x"][rows])]
@@ -100,20 +97,6 @@ def _plot_tasks(
         figure = task_figure(curves, " ".join(map(str, task)), (x, y), level)
         write_figure(figure, folder / pictures[task], 110)
     return len(rows_of)
-
-
-def _picture_names(tasks: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], str]:
-    """A file for each task, by its name: "a/b" and "a b" are two tasks, and none is hidden."""
-    found: dict[tuple[Any, ...], str] = {}
-    taken: set[str] = set()
-    for task in tasks:
-        label = " ".join(map(str, task))
-        safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in label)[:LONGEST].lstrip(".") or "_"
-        while safe.lower() in taken:
-            safe += "_"
-        taken.add(safe.lower())
-        found[task] = f"{safe}.png"
-    return found
 
 
 def _drawn(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:

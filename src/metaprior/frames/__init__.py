@@ -1,7 +1,11 @@
-"""Tables out: predictions as the kind of table that came in, of a whole table or of one batch after another."""
+"""Tables out: predictions and suggestions as the kind of table that came in, of a whole table or batch after batch."""
 
 from metaprior.frames.streams import Stream, predict_batches
+from metaprior.frames.suggested import Measuring, Suggested, new_task, suggest_table, suggest_tasks, suggested_header
 from metaprior.frames.tables import IMPLAUSIBLE, Wanted, in_slices, predict_table
 from metaprior.frames.written import header_of
 
-__all__ = ["IMPLAUSIBLE", "Stream", "Wanted", "header_of", "in_slices", "predict_batches", "predict_table"]
+__all__ = [
+    "IMPLAUSIBLE", "Measuring", "Stream", "Suggested", "Wanted", "header_of", "in_slices", "new_task",
+    "predict_batches", "predict_table", "suggest_table", "suggest_tasks", "suggested_header",
+]  # fmt: skip

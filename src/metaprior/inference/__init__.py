@@ -25,6 +25,7 @@ from metaprior.inference.possible import PossibleConditional, PossiblePosterior,
 from metaprior.inference.posterior import Interval, Posterior, normal_nodes
 from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
+from metaprior.inference.suggesting import Suggestion
 from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 from metaprior.inference.warped import WarpedConditional, WarpedPosterior
 
@@ -33,9 +34,9 @@ __all__ = [
     "ContextBatch", "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals",
     "GaussianPosterior", "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional",
     "MixturePosterior", "MovedConditional", "MovedPosterior", "PossibleConditional", "PossiblePosterior", "Posterior",
-    "StackedTasks", "StudentConditional",
-    "StudentPosterior", "UserConditional", "UserPosterior", "WarpedConditional", "WarpedPosterior", "WithinPossible",
-    "at_inputs", "check_fits", "condition", "condition_many", "conditioned", "covariance_matrix", "evidence",
+    "StackedTasks", "StudentConditional", "StudentPosterior", "Suggestion", "UserConditional", "UserPosterior",
+    "WarpedConditional", "WarpedPosterior", "WithinPossible", "at_inputs", "check_fits", "condition",
+    "condition_many", "conditioned", "covariance_matrix", "evidence",
     "evidences", "factor", "inverse", "mean_over", "moved", "normal_nodes", "normal_scores", "padded_identity",
     "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

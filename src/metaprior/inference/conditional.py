@@ -13,6 +13,7 @@ from metaprior.devices import within_memory
 from metaprior.errors import DataError
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.posterior import Posterior
+from metaprior.inference.suggesting import Suggestion, places_of, suggestion
 from metaprior.tasks import Tasks
 
 Answer = TypeVar("Answer", bound=Posterior, covariant=True)
@@ -44,6 +45,19 @@ class Conditional(ABC, Generic[Answer]):
         )
         with torch.no_grad(), within_memory(f"predicting {len(points.x):,} points of {len(points):,} tasks", few):
             return self.posterior(points)
+
+    def suggest(self, at: Any, points: int = 1, *, about: Any = None, seed: int = 0) -> Suggestion:
+        """Where to measure one task next: `points` of those `at` which it may be measured that leave least open.
+
+        About its curve at all of them, or at the points `about`. Those that are known are not suggested again.
+        """
+        if len(self.context) != 1:
+            raise DataError(f"{len(self.context)} tasks: suggest for each by itself, or ask gp.suggest(tasks, at).")
+        wanted = self.context.at_points(at).x
+        asked = None if about is None else self.context.at_points(about).x
+        places = places_of(self.context, wanted, asked, points)
+        with torch.no_grad():
+            return suggestion(self.at(places.x), places, points, seed)
 
     @abstractmethod
     def posterior(self, points: Tasks) -> Answer:

@@ -114,8 +114,10 @@ class MixturePosterior(Posterior):
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""
+        if len(self.parts) == 1:
+            return self.parts[0][0].inverse_cdf(u)
         lower, upper = self.between(u)
-        return lower if len(self.parts) == 1 else rising_root(self.cdf, u.expand_as(lower), lower, upper)
+        return rising_root(self.cdf, u.expand_as(lower), lower, upper)
 
     def between(self, u: Float[Tensor, "*k #N #p"]) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
         """Values that the one which has probability u below it lies between: the components' least and greatest."""

@@ -202,7 +202,7 @@ def _salt(tasks: Tasks) -> str:
     if tasks not in _SALTS:
         digest = hashlib.blake2b(digest_size=DIGEST)
         for values in (tasks.x, tasks.y, tasks.offsets):
-            digest.update(memoryview(values.contiguous().numpy()))
+            digest.update(values.contiguous().numpy().data)
         _SALTS[tasks] = digest.hexdigest()
     return _SALTS[tasks]
 

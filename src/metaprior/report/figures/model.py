@@ -56,6 +56,29 @@ def task_figure(curves: Curves, title: str, names: tuple[str, str], level: float
     return figure
 
 
+def suggestion_figure(curves: Curves, title: str, names: tuple[str, str], level: float) -> Figure:
+    """One task: what its curve may be now, where to measure it next, and what it may be then.
+
+    The curve itself will move with what is measured; how wide the band will be is expected.
+    """
+    figure = new_figure(6.0, 3.4)
+    axes = figure.subplots()
+    x = curves["x"]
+    now, then = f"{level:.0%} band of the curve now", "its expected width then"
+    axes.fill_between(x, curves["lower"], curves["upper"], color=BLUE, alpha=0.15, lw=0, label=now)
+    axes.fill_between(x, curves["lower then"], curves["upper then"], color=BLUE, alpha=0.4, lw=0, label=then)
+    axes.plot(x, curves["mean"], color=BLUE, lw=1.8, label="mean")
+    axes.plot(curves["context x"], curves["context y"], "o", color="black", ms=4, label="known")
+    for order, (place, height) in enumerate(zip(curves["chosen x"], curves["chosen y"], strict=True), 1):
+        axes.axvline(place, color=ORANGE, lw=1.0, ls=":")
+        axes.plot(place, height, "o", color=ORANGE, ms=13)
+        axes.annotate(str(order), (place, height), color="white", ha="center", va="center", fontsize=8, weight="bold")
+    axes.plot([], [], "o", color=ORANGE, ms=6, label="to measure, in this order")
+    axes.set(title=f"{plain(title)}: where to measure next", xlabel=plain(names[0]), ylabel=plain(names[1]))
+    axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
 def _prior(curves: Curves, names: tuple[str, str]) -> Figure:
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
