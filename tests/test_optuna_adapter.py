@@ -20,7 +20,7 @@ STEPS = 12
 
 def curve_to(end, start=1.0, rate=0.4, first=0, steps=STEPS):
     """A loss that falls from its start to its end."""
-    return {first + k: float(end + (start - end) * np.exp(-rate * k)) for k in range(steps)}
+    return {first + k: float(start - (start - end) * -np.expm1(-rate * k)) for k in range(steps)}
 
 
 def trial_of(curve, state=TrialState.COMPLETE):
@@ -76,7 +76,7 @@ def run(pruner, ends, direction="minimize", scale=1.0, first=0):
     return study, [len(trial.intermediate_values) for trial in study.trials]
 
 
-STARTED = [0.5, 0.6, 0.45, 0.3]
+STARTED = [0.5, 0.6, 0.3]
 """Trials that come to their end before any is stopped."""
 
 
@@ -84,12 +84,20 @@ STARTED = [0.5, 0.6, 0.45, 0.3]
 @pytest.mark.parametrize("first", [0, 1])
 def test_hopeless_trials_are_stopped_and_the_best_one_is_not(pruner, direction, scale, first):
     study, steps = run(pruner, [*STARTED, 0.8, 0.1, 0.79], direction, scale, first)
-    assert steps[:4] == [STEPS] * 4
-    assert steps[4] <= STEPS // 2
-    assert steps[5] == STEPS
-    assert steps[6] <= steps[4]  # the best is better by now
-    assert study.best_trial.number == 5
-    assert [trial.state for trial in study.trials[4:]] == [TrialState.PRUNED, TrialState.COMPLETE, TrialState.PRUNED]
+    assert steps[:3] == [STEPS] * 3
+    assert steps[3] <= STEPS // 2
+    assert steps[4] == STEPS  # at its first step it is no better than others, but not behind the best
+    assert steps[5] <= steps[3]  # the best is better by now
+    assert study.best_trial.number == 4
+    assert [trial.state for trial in study.trials[3:]] == [TrialState.PRUNED, TrialState.COMPLETE, TrialState.PRUNED]
+
+
+def test_a_trial_that_is_not_behind_the_best_is_never_stopped(pruner):
+    study = study_of([curve_to(end) for end in STARTED])
+    level, short = curve_to(0.3, steps=3), curve_to(0.31, steps=3)
+    study.add_trials([trial_of(curve, TrialState.RUNNING) for curve in (level, short)])
+    bold = LearnedPruner(pruner.gp, chance=0.999)
+    assert [bold.prune(study, trial) for trial in study.trials[-2:]] == [False, True]
 
 
 def test_a_chance_does_not_depend_on_units_or_direction(pruner):
@@ -127,6 +135,21 @@ def test_the_last_step_can_be_given(pruner):
     assert found[1] == pruner.chance_of(study, asked)  # that of the best trial
     assert len(set(found)) == 3
     assert LearnedPruner(pruner.gp, n_steps=3).chance_of(study, asked) is None  # it is over
+
+
+def test_quantiles_are_those_of_the_chance_in_the_units_of_the_study(pruner):
+    for direction, scale in (("minimize", 100.0), ("maximize", -100.0)):
+        study = study_of([changed(curve_to(end), scale) for end in STARTED], direction)
+        study.add_trial(trial_of(changed(curve_to(0.35, steps=4), scale), TrialState.RUNNING))
+        asked = study.trials[-1]
+        chance = pruner.chance_of(study, asked)
+        below = chance if direction == "minimize" else 1 - chance
+        found = pruner.quantiles(study, asked, range(4, STEPS), [0.05, below, 0.95])
+        assert found.shape == (3, STEPS - 4)
+        assert found[1, -1] == pytest.approx(study.best_value, rel=1e-4)
+        assert (found[0] < found[2]).all()
+    with pytest.raises(DataError, match="trial 0 cannot be predicted yet"):
+        pruner.quantiles(optuna.create_study(), study_of([curve_to(0.5)]).trials[0], [5], [0.5])
 
 
 def test_values_that_are_not_finite_say_nothing_and_alone_stop_a_trial(pruner):
@@ -204,28 +227,39 @@ def test_several_trials_at_once(pruner):
         return loss
 
     study.optimize(objective, n_trials=8, n_jobs=2)
-    assert {trial.state for trial in study.trials[4:]} == {TrialState.PRUNED}
+    assert {trial.state for trial in study.trials[3:]} == {TrialState.PRUNED}
 
 
-def test_past_trials_that_were_pruned_are_learned_from():
+def test_past_trials_are_replayed_in_their_order_and_pruned_ones_are_among_them():
     ends = [curve_to(end) for end in (0.5, 0.6, 0.4)]
     short = Curve(np.arange(3.0), np.array([1.0, 0.9, 0.85]))
     whole = [Curve(np.arange(float(STEPS)), np.array(list(one.values())), list(one.values())[-1]) for one in ends]
-    tasks = replayed([[whole[0], short, whole[2], short]])
-    assert tasks.sizes.tolist() == [3, STEPS, 3]
-    first, last = (tasks[k].y[:, 0].numpy() for k in (0, 2))
-    assert (last[1:] > first[1:]).all()  # the best that it meets is a better one
+    past = replayed([[short, *whole, short]])
+    assert past.tasks.sizes.tolist() == [STEPS, STEPS, 3]  # before the first two none had come to its end
+    assert [bool(past.tasks[k].y[-1] < 0) for k in range(2)] == [False, True]  # 0.6 after 0.5, then 0.4
     assert replayed([[short, short], []]) is None
+    split = past.asked(past.tasks)
+    assert list(split) == ["first 1", "first 2", "first 4"]
+    assert split["first 4"].context.sizes.tolist() == [4, 4]
+    assert split["first 4"].target.x[:, 0].tolist() == [np.log(STEPS)] * 2  # the end alone, of those that have one
+    with pytest.raises(DataError, match="no task that came to its end"):
+        past.asked(past.tasks.select([2]))
 
 
-def test_a_curve_is_told_by_the_best_one_and_the_units_of_its_study():
-    best = Curve(np.array([0.0, 4.0]), np.array([1.0, 0.2]), 0.2)
-    yardstick = Yardstick.of(best, [1.0, 1.2, 0.9])
-    assert yardstick.unit == pytest.approx(0.8)
+def test_a_curve_is_told_by_the_best_one_and_by_what_is_usual_in_its_study():
+    steps = np.array([0.0, 4.0])
+    best = Curve(steps, np.array([1.0, 0.2]), 0.2)
+    others = [Curve(steps, np.array([1.1, 0.6]), 0.6), Curve(steps[:1], np.array([0.7]))]
+    yardstick = Yardstick.of([others[0], best, others[1]])
+    assert yardstick.best is best
+    assert yardstick.units == pytest.approx([0.2, 0.4])  # between 0.1 and 0.3; one has got to the end
     behind = yardstick.behind(Curve(np.array([0.0, 2.0, 4.0]), np.array([1.0, 0.6, 0.1])))
     assert behind[:2] == pytest.approx([0, 0])
-    assert behind[2] == pytest.approx(np.arcsinh(-0.1 / (0.05 * 0.8)))
-    assert Yardstick.of(best, [0.2, 0.2]).unit == 0.2  # nothing was learned: by its size
+    assert behind[2] == pytest.approx(np.arcsinh(-0.1 / (0.3 * 0.4)))
+    assert yardstick.values_at(np.array([0.0, 2.0, 4.0]), behind) == pytest.approx([1.0, 0.6, 0.1])
+    assert Yardstick.of([best]).units == pytest.approx([0.8, 0.8])  # what there was to be learned
+    assert (Yardstick.of([best, best, Curve(steps, best.values, 0.2)]).units > 0).all()
+    assert Yardstick.of(others[1:]) is None
 
 
 def test_past_studies_that_say_nothing_are_refused(past):

@@ -13,12 +13,13 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from metaprior.adapters.learning_curves import COLUMNS, Curve, Yardstick, as_inputs, replayed
 from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.extras import needs
+from metaprior.inference import Conditional, Posterior
 from metaprior.model import MetaGP
-from metaprior.splits import FirstSizes
 
 with needs("metaprior.adapters.optuna", "optuna"):
     import optuna
@@ -34,15 +35,16 @@ class LearnedPruner(BasePruner):
     """Stops a trial that will hardly end better than the best one of its study, by what past learning curves came to.
 
     From past studies (`from_storage`, `from_studies`) a prior over curves is learned: how far a trial is behind its
-    study's best one, step by step, in the study's own unit. So past studies may have other levels, scales and
-    directions than the one to come. In a new study the prior meets the values that a trial has reported so far, which
-    takes about a hundredth of a second, and a trial is stopped where its chance is small.
+    study's best one, step by step, in units of how far trials of that study usually are. So past studies may have other
+    levels, scales and directions than the one to come; their steps are to mean the same. In a new study the prior meets
+    the values that a trial has reported so far, which takes about a hundredth of a second, and a trial is stopped where
+    its chance is small. One that is not behind the best trial at its last step is never stopped.
 
     gp: a prior that was learned so, `pruner.gp`. chance: of ending better than the best, below which a trial is
-    stopped. n_startup_trials: so many trials come to their end before any is stopped, at least 1. n_warmup_steps: no
-    trial is stopped before this step. interval_steps: steps between looks at a trial. n_steps: the last step of a
-    trial; by default that of the best one. A value that is not finite says nothing, and a trial that has no
-    other is stopped.
+    stopped. n_startup_trials: so many trials with curves come to their end before any is stopped, at least 1.
+    n_warmup_steps: no trial is stopped before this step. interval_steps: steps between looks at a trial. n_steps: the
+    last step of a trial; by default that of the best one. A value that is not finite says nothing, and a trial that
+    has no other is stopped.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class LearnedPruner(BasePruner):
         gp: MetaGP,
         *,
         chance: float = 0.05,
-        n_startup_trials: int = 4,
+        n_startup_trials: int = 3,
         n_warmup_steps: int = 0,
         interval_steps: int = 1,
         n_steps: int | None = None,
@@ -100,17 +102,15 @@ class LearnedPruner(BasePruner):
     ) -> Self:
         """Learn from past studies: every trial that came to its end, or was pruned, is a curve.
 
-        Trials are taken in their order, each against the best one before it. Where there are three studies or more,
-        whole ones are held out, so that chances are right for new ones. budget, seed, progress: as `MetaGP` has them.
-        options: those of the pruner.
+        Trials are taken in their order, each against those before it, as a new study will have them. budget, seed,
+        progress: as `MetaGP` has them. options: those of the pruner.
         """
-        tasks = replayed([_curves_of(study) for study in studies])
-        if tasks is None or int(tasks.sizes.max()) < 2 or len(tasks) < 2:
+        past = replayed([_curves_of(study) for study in studies])
+        if past is None:
             raise DataError(_nothing_learned(studies))
-        half = max(int(tasks.sizes.max()) // 2, 1)
-        asked = FirstSizes(tuple(2**k for k in range(half.bit_length())))
         shown = "learning from past curves" if progress else False
-        return cls(MetaGP(contexts=asked, budget=budget, seed=seed, progress=shown).fit(tasks), **options)
+        gp = MetaGP(contexts=past.asked, budget=budget, seed=seed, progress=shown).fit(past.tasks)
+        return cls(gp, **options)
 
     def save(self, path: str | Path) -> None:
         """Keep what was learned in a file, which holds no curves; options are given anew to `load`."""
@@ -125,35 +125,51 @@ class LearnedPruner(BasePruner):
         """Whether the trial's chance to end better than the best one so far is too small. Called by Optuna."""
         if not self._is_time(trial):
             return False
-        sign = _sign(study)
-        others = [one for one in study.get_trials(deepcopy=False, states=FINISHED) if one.number != trial.number]
-        if sum(one.state is TrialState.COMPLETE for one in others) < self.n_startup_trials:
+        others = _curves_of(study)
+        if sum(one.value is not None for one in others) < self.n_startup_trials:
             return False
-        curve = _curve_of(trial, sign)
-        if not len(curve.values):
+        curve = _curve_of(trial, _sign(study))
+        if curve is None:
             return True
-        chance = self._chance(curve, [_curve_of(one, sign) for one in others])
+        yardstick = Yardstick.of(others)
+        if yardstick is None or yardstick.behind(curve)[-1] <= 0:
+            return False
+        chance = self._chance(curve, yardstick)
         return chance is not None and chance < self.chance
 
     def chance_of(self, study: Study, trial: FrozenTrial) -> float | None:
-        """The chance that a trial ends better than the best one of the study; None where there is none to beat yet."""
-        sign = _sign(study)
-        others = [one for one in study.get_trials(deepcopy=False, states=FINISHED) if one.number != trial.number]
-        return self._chance(_curve_of(trial, sign), [_curve_of(one, sign) for one in others])
+        """The chance that a running trial ends better than the best one of its study, by what it has reported so far.
 
-    def _chance(self, curve: Curve, others: Sequence[Curve]) -> float | None:
-        best = None
-        for one in others:
-            if len(one.values) and one.beats(best):
-                best = one
-        if best is None or not len(curve.values):
-            return None
-        end = best.steps[-1] if self.n_steps is None else float(self.n_steps)
+        None where there is nothing to tell: no other trial has come to its end, or nothing was reported, or this trial
+        is at its last step.
+        """
+        curve, yardstick = _curve_of(trial, _sign(study)), Yardstick.of(_curves_of(study))
+        return None if curve is None or yardstick is None else self._chance(curve, yardstick)
+
+    def quantiles(
+        self, study: Study, trial: FrozenTrial, steps: Sequence[int], probabilities: Sequence[float]
+    ) -> Float[np.ndarray, "k n"]:
+        """The values below which a running trial will lie at these steps with these probabilities, in study units."""
+        sign = _sign(study)
+        curve, yardstick = _curve_of(trial, sign), Yardstick.of(_curves_of(study))
+        if curve is None or yardstick is None:
+            raise DataError(
+                f"trial {trial.number} cannot be predicted yet: it needs a reported value, and a complete trial with a "
+                "learning curve beside it."
+            )
+        wanted = [p if sign > 0 else 1 - p for p in probabilities]
+        behind = self._conditioned(curve, yardstick).at(as_inputs(steps)).quantiles(wanted)
+        return sign * yardstick.values_at(np.asarray(steps, float), behind[..., 0].numpy())
+
+    def _chance(self, curve: Curve, yardstick: Yardstick) -> float | None:
+        end = yardstick.best.steps[-1] if self.n_steps is None else float(self.n_steps)
         if curve.steps[-1] >= end:
-            return None  # there is nothing left to predict
-        yardstick = Yardstick.of(best, [float(one.values[0]) for one in (*others, curve) if len(one.values)])
-        posterior = self.gp.condition(as_inputs(curve.steps), yardstick.behind(curve)).at(as_inputs([end]))
+            return None
+        posterior = self._conditioned(curve, yardstick).at(as_inputs([end]))
         return float(posterior.cdf(torch.zeros(1, 1, dtype=torch.float64)))
+
+    def _conditioned(self, curve: Curve, yardstick: Yardstick) -> Conditional[Posterior]:
+        return self.gp.condition(as_inputs(curve.steps), yardstick.behind(curve))
 
     def _is_time(self, trial: FrozenTrial) -> bool:
         """Whether this is the first report since the last step at which the trial should be looked at."""
@@ -173,16 +189,20 @@ def _sign(study: Study) -> float:
 
 
 def _curves_of(study: Study) -> list[Curve]:
+    """Those of trials that came to an end, or were stopped, and have reported some finite value."""
     sign = _sign(study)
-    return [_curve_of(trial, sign) for trial in study.get_trials(deepcopy=False, states=FINISHED)]
+    found = [_curve_of(trial, sign) for trial in study.get_trials(deepcopy=False, states=FINISHED)]
+    return [curve for curve in found if curve is not None]
 
 
-def _curve_of(trial: FrozenTrial, sign: float) -> Curve:
-    """The finite values of a trial in the order of its steps. sign: -1 where more is better."""
+def _curve_of(trial: FrozenTrial, sign: float) -> Curve | None:
+    """The finite values of a trial in the order of its steps; None where it has none. sign: -1 where more is better."""
     pairs = sorted((step, sign * value) for step, value in trial.intermediate_values.items() if np.isfinite(value))
-    steps, values = np.array(pairs, float).reshape(-1, 2).T
-    ended = trial.state is TrialState.COMPLETE and trial.value is not None and np.isfinite(trial.value)
-    return Curve(steps, values, sign * float(trial.value) if ended and trial.value is not None else None)
+    if not pairs:
+        return None
+    steps, values = np.array(pairs, float).T
+    value = trial.value if trial.state is TrialState.COMPLETE else None
+    return Curve(steps, values, sign * value if value is not None and np.isfinite(value) else None)
 
 
 def _studies_in(storage: str | BaseStorage, names: Sequence[str] | None) -> list[Study]:
