@@ -45,7 +45,11 @@ def by_threads(
     whole = np.broadcast_to(values, (*values.shape[:-2], len(of_rows), values.shape[-1]))
     found = np.empty(whole.shape)
     ends = np.linspace(0, len(of_rows), threads + 1).astype(int)
+
+    def part(start: int, end: int) -> None:
+        function(of_rows[start:end], whole[..., start:end, :], out=found[..., start:end, :])
+
     with ThreadPoolExecutor(threads) as pool:
-        for start, end in pairwise(ends.tolist()):
-            pool.submit(function, of_rows[start:end], whole[..., start:end, :], out=found[..., start:end, :])
+        for one in [pool.submit(part, *each) for each in pairwise(ends.tolist())]:
+            one.result()
     return found

@@ -310,7 +310,11 @@ class _GaussianTerms(torch.autograd.Function):
         grad_A = grad_R = grad_S = None
         weighted = quadratic[:, None, :] * alpha
         if ctx.needs_input_grad[0]:
-            grad_A = logdet[:, None, None] * A_inverse - weighted @ alpha.mT
+            grad_A = logdet[:, None, None] * A_inverse
+            if alpha.shape[-1] == 1:  # in one pass
+                grad_A.addcmul_(weighted, alpha.mT, value=-1.0)
+            else:
+                grad_A.baddbmm_(weighted, alpha.mT, alpha=-1.0)
             if S is not None:
                 grad_A = grad_A - trace[:, None, None] * (A_inverse @ S @ A_inverse)
         if ctx.needs_input_grad[1]:

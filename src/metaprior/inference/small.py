@@ -35,7 +35,7 @@ def inverse_and_logdet(A: Float[Tensor, "b n n"]) -> tuple[Float[Tensor, "b n n"
     inverse, logdet = torch.empty_like(A), A.new_empty(len(A))
     n = A.shape[-1]
     block = max(16, 1 << (n - 1).bit_length())
-    _gauss_jordan()[(len(A),)](A, inverse, logdet, n, block, num_warps=2 if A.dtype == torch.float64 else 1)
+    _gauss_jordan()[(len(A),)](A, inverse, logdet, n, block, num_warps=1)
     return inverse, logdet
 
 
