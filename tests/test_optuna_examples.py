@@ -52,3 +52,12 @@ def test_one_likelihood_over_many_datasets(printed):
     for k, value in enumerate(truth):
         assert many[1 + 2 * k] < value < many[2 + 2 * k]  # the true one lies in between
         assert many[2 + 2 * k] - many[1 + 2 * k] < 0.3 * (few[2 + 2 * k] - few[1 + 2 * k])
+
+
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.split("## Optuna")[1].split("\n## ")[0], re.DOTALL)
+    found: dict = {}
+    exec(example, found)
+    epochs = int(capsys.readouterr().out.split()[0])
+    assert epochs == sum(len(trial.intermediate_values) for trial in found["study"].trials) < 0.8 * 20 * 15
