@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,7 +27,9 @@ from metaprior.progress import progress_bar
 EPOCHS, MODELS, ROWS = 30, 100, 1_600
 """Steps of a curve, models of a study, and rows of a dataset at most."""
 
-METRICS = {"log loss": "minimize", "accuracy": "maximize"}
+Direction = Literal["minimize", "maximize"]
+
+METRICS: dict[str, Direction] = {"log loss": "minimize", "accuracy": "maximize"}
 
 Table = tuple[Float[np.ndarray, "n d"], Int[np.ndarray, " n"]]
 Curves = Float[np.ndarray, "model epoch"]

@@ -19,7 +19,7 @@ import optuna
 import torch
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
 
-from learning_curves import EPOCHS, FAMILIES, METRICS, NEW, PAST, Curves, study_curves
+from learning_curves import EPOCHS, FAMILIES, METRICS, NEW, PAST, Curves, Direction, study_curves
 from metaprior.adapters.optuna import LearnedPruner
 from metaprior.output import prepare_folder
 from metaprior.progress import progress_bar
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     best: float
 
 
-def replay(curves: Curves, direction: str, pruner: BasePruner) -> Outcome:
+def replay(curves: Curves, direction: Direction, pruner: BasePruner) -> Outcome:
     """A study whose trials have these curves, one after another."""
     study = optuna.create_study(
         direction=direction, pruner=pruner, sampler=optuna.samplers.RandomSampler(seed=0), study_name="replayed"
@@ -55,7 +55,7 @@ def replay(curves: Curves, direction: str, pruner: BasePruner) -> Outcome:
     return Outcome(epochs, study.best_value)
 
 
-def past_study(curves: Curves, direction: str) -> optuna.Study:
+def past_study(curves: Curves, direction: Direction) -> optuna.Study:
     """The first trials of a study, none of which was stopped."""
     study = optuna.create_study(direction=direction)
     for curve in curves[:PAST_TRIALS]:
@@ -65,17 +65,19 @@ def past_study(curves: Curves, direction: str) -> optuna.Study:
     return study
 
 
-def learned(metric: str, family: str, past: Sequence[str], cache: Path) -> LearnedPruner:
+def learned(metric: str, family: str, past: Sequence[str], chance: float, cache: Path) -> LearnedPruner:
     """The pruner that past studies of a family make, from the cache where it is there."""
     words = (metric, family, *past)
     file = cache / f"{'-'.join(words).replace(' ', '-')}.metaprior"
     if not file.exists():
         curves = [study_curves(family, name, cache)[metric] for name in past]
         LearnedPruner.from_studies([past_study(found, METRICS[metric]) for found in curves]).save(file)
-    return LearnedPruner.load(file)
+    return LearnedPruner.load(file, chance=chance)
 
 
-def table(past: Sequence[str], new: Sequence[str], metric: str, cache: Path) -> list[dict[str, list[Outcome]]]:
+def table(
+    past: Sequence[str], new: Sequence[str], metric: str, chance: float, cache: Path
+) -> list[dict[str, list[Outcome]]]:
     """Of every new study, what each pruner came to in each replay; a line is printed for each study."""
     makers: dict[str, Callable[[], BasePruner]] = {
         "none": NopPruner,
@@ -84,7 +86,7 @@ def table(past: Sequence[str], new: Sequence[str], metric: str, cache: Path) -> 
     }
     found = []
     for family in FAMILIES:
-        pruner = learned(metric, family, past, cache)
+        pruner = learned(metric, family, past, chance, cache)
         makers["learned"] = lambda pruner=pruner: pruner  # type: ignore[misc]
         for name in new:
             curves = study_curves(family, name, cache)[metric]
@@ -101,14 +103,14 @@ def table(past: Sequence[str], new: Sequence[str], metric: str, cache: Path) -> 
 
 
 def spread(curves: Curves) -> float:
-    """Between the quartiles of what models come to: the unit in which losses are told."""
-    return float(np.subtract(*np.nanquantile(curves[:, -1], [0.75, 0.25])))
+    """Between the quartiles of what models come to, or their deviation where these are one: the unit of losses."""
+    return float(np.subtract(*np.nanquantile(curves[:, -1], [0.75, 0.25])) or np.nanstd(curves[:, -1]))
 
 
-def line(name: str, studies: Sequence[dict[str, list[Outcome]]], units: Sequence[float], direction: str) -> str:
-    """Epochs of each pruner, those of the learned one as part of the median's, and how much worse than each it ended.
+def line(name: str, studies: Sequence[dict[str, list[Outcome]]], units: Sequence[float], direction: Direction) -> str:
+    """Epochs of each pruner, those of the learned one as part of the median's, and how far behind others it ended.
 
-    Worse: a paired difference of best values, in the study's unit, with its standard error over the replays.
+    Behind: a paired difference of best values, in the study's unit, with its standard error over the replays.
     """
     epochs = {one: np.mean([[o.epochs for o in study[one]] for study in studies]) for one in studies[0]}
     sign = 1.0 if direction == "minimize" else -1.0
@@ -129,6 +131,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True, help="folder for curves and priors")
     parser.add_argument("--held-out", choices=PAST, help="a past dataset to take as the new one")
     parser.add_argument("--metric", choices=METRICS, nargs="+", default=list(METRICS))
+    parser.add_argument("--chance", type=float, default=0.05, help="below which the learned pruner stops a trial")
     options = parser.parse_args()
     prepare_folder(options.cache, "--cache")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -138,8 +141,8 @@ def main() -> None:
     for metric in options.metric:
         print(f"\n{metric} ({METRICS[metric]}): epochs of {TRIALS} trials, mean of {SEEDS} orders")
         print(f"{'':<26}{'none':>11}{'median':>11}{'hyperband':>11}{'learned':>11}{'of median':>10}", end="")
-        print("".join(f"{f'worse than {one}':>18}" for one in ("median", "hyperband", "none")))
-        found = table(past, new, metric, options.cache)
+        print("".join(f"{f'behind {one}':>18}" for one in ("median", "hyperband", "none")))
+        found = table(past, new, metric, options.chance, options.cache)
         units = [spread(study_curves(family, name, options.cache)[metric]) for family in FAMILIES for name in new]
         print(line("all", found, units, METRICS[metric]), flush=True)
 

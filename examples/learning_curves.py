@@ -1,10 +1,11 @@
-"""Stop training early, by what past studies have come to: `python examples/learning_curves.py --out curves.png`.
+"""Stop training early, by what past studies have come to.
+
+    pip install 'metaprior[optuna,sklearn]'
+    python examples/learning_curves.py --out docs/figures/learning-curves.png
 
 Three small studies of networks are the past: wine, iris and the parity of digits. From their learning curves a pruner
 is learned and kept in a file. A new study, of tumours, then stops the networks that will hardly be the best. The
 picture shows the moments at which some of them were stopped.
-
-    pip install 'metaprior[optuna,sklearn]'
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import optuna
+from matplotlib.figure import Figure
 from optuna.trial import TrialState
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
@@ -28,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from metaprior.adapters.optuna import LearnedPruner
 
-EPOCHS, PAST, NEW, ROWS = 20, 25, 30, 300
+EPOCHS, PAST, NEW, ROWS = 20, 20, 30, 200
 
 
 def study_of(name: str, x: Any, y: Any, trials: int, pruner: optuna.pruners.BasePruner) -> optuna.Study:
@@ -43,7 +44,7 @@ def study_of(name: str, x: Any, y: Any, trials: int, pruner: optuna.pruners.Base
             hidden_layer_sizes=(trial.suggest_int("width", 4, 64, log=True),),
             learning_rate_init=trial.suggest_float("rate", 1e-4, 1e-1, log=True),
             alpha=trial.suggest_float("alpha", 1e-5, 1, log=True),
-            batch_size=trial.suggest_int("batch", 8, 64, log=True),
+            batch_size=trial.suggest_int("batch", 16, 64, log=True),
             random_state=trial.number,
         )
         loss = np.nan
@@ -91,7 +92,7 @@ def draw(axes: Any, study: optuna.Study, pruner: LearnedPruner, trial: optuna.tr
     chance = pruner.chance_of(before, asked)
     assert chance is not None
     axes.set_title(f"trial {trial.number}, stopped after {len(known)}: {chance:.1%} to be the best", fontsize=9)
-    axes.set(xlabel="epoch", yscale="log")
+    axes.set(xlabel="epoch", yscale="log", xticks=range(0, EPOCHS + 1, 5))
 
 
 def main() -> None:
@@ -111,13 +112,16 @@ def main() -> None:
         epochs = sum(len(trial.intermediate_values) for trial in study.trials)
         print(f"{name:<36}{epochs:>14}{study.best_value:>12.4f}")
     study = studies["learned from the past"]
-    stopped = [one for one in study.trials if one.state is TrialState.PRUNED]
-    some = sorted(stopped, key=lambda one: len(one.intermediate_values))[:: max(len(stopped) // 2, 1)][:3]
-    figure, every = plt.subplots(1, len(some), figsize=(10.5, 3.4), sharey=True, layout="constrained", squeeze=False)
+    stopped = sorted(
+        (one for one in study.trials if one.state is TrialState.PRUNED), key=lambda one: len(one.intermediate_values)
+    )
+    some = [stopped[k * (len(stopped) - 1) // 2] for k in range(3)]
+    figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+    every = figure.subplots(1, len(some), sharey=True, squeeze=False)
     for axes, trial in zip(every[0], some, strict=True):
         draw(axes, study, pruner, trial)
     every[0][0].set_ylabel("log loss of the validation")
-    every[0][-1].legend(frameon=False, fontsize=8)
+    every[0][0].legend(frameon=False, fontsize=8)
     figure.savefig(arguments.out, dpi=130)
 
 

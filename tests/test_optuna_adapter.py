@@ -123,8 +123,11 @@ def test_startup_warmup_and_interval_are_kept(pruner):
     assert run(LearnedPruner(pruner.gp, n_startup_trials=1), ends)[1][1] < STEPS
     stopped = run(LearnedPruner(pruner.gp, n_startup_trials=1, n_warmup_steps=7), ends)[1]
     assert stopped == [STEPS, 8, 8]  # steps begin at 0
-    looked = run(LearnedPruner(pruner.gp, n_startup_trials=1, n_warmup_steps=1, interval_steps=9), ends)[1]
-    assert set(looked[1:]) <= {2, 11}
+    study = study_of([curve_to(end) for end in STARTED])
+    study.add_trials([trial_of(curve_to(0.8, steps=steps), TrialState.RUNNING) for steps in range(3, 10)])
+    seldom = LearnedPruner(pruner.gp, n_warmup_steps=3, interval_steps=4)
+    stopped = [trial.last_step for trial in study.trials[3:] if seldom.prune(study, trial)]
+    assert stopped == [3, 7]
 
 
 def test_the_last_step_can_be_given(pruner):

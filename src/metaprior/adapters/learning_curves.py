@@ -44,7 +44,8 @@ class Curve:
 
     def within(self, steps: Steps) -> Float[np.ndarray, " n"]:
         """Its values at these steps, on straight lines between its own; NaN before and after them."""
-        return np.interp(steps, self.steps, self.values, left=np.nan, right=np.nan)
+        found: Float[np.ndarray, " n"] = np.interp(steps, self.steps, self.values, left=np.nan, right=np.nan)
+        return found
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ class LearnedPruner(BasePruner):
     From past studies (`from_storage`, `from_studies`) a prior over curves is learned: how far a trial is behind its
     study's best one, step by step, in units of how far trials of that study usually are. So past studies may have other
     levels, scales and directions than the one to come; their steps are to mean the same. In a new study the prior meets
-    the values that a trial has reported so far, which takes about a hundredth of a second, and a trial is stopped where
-    its chance is small. One that is not behind the best trial at its last step is never stopped.
+    the values that a trial has reported so far, which takes about two hundredths of a second, and a trial is stopped
+    where its chance is small. One that is not behind the best trial at its last step is never stopped.
 
     gp: a prior that was learned so, `pruner.gp`. chance: of ending better than the best, below which a trial is
     stopped. n_startup_trials: so many trials with curves come to their end before any is stopped, at least 1.
