@@ -20,7 +20,7 @@ import torch
 
 from metaprior import MetaGP, MetapriorError, Tasks, paired_difference
 from metaprior.cli.common import Screen, read_tasks
-from metaprior.cli.given import named_columns
+from metaprior.cli.given import Given, named_columns
 from metaprior.progress import progress_bar
 from metaprior.scoring import summarise
 

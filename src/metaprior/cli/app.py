@@ -14,6 +14,7 @@ from metaprior.cli.bulk import predict_buckets
 from metaprior.cli.common import Screen, chosen_contexts, read_tasks
 from metaprior.cli.compare import check_outputs, compare_methods
 from metaprior.cli.data import data_app
+from metaprior.cli.doctor import examine
 from metaprior.cli.evaluate import evaluate_model
 from metaprior.cli.fit import check_out, columns_of_start, fit_model, start_of
 from metaprior.cli.fit_shards import Asked, check_workers, fit_shards
@@ -517,3 +518,9 @@ def serve(
     limits = {"max_body": max_body, "max_rows": max_rows, "max_points": max_points, "max_known": max_known}
     who = {"host": host, "port": port, "token": token, "open_": open_, "allowed_hosts": allowed, "origins": origins}
     serve_models(models, {**who, **limits, "seconds": seconds, "at_once": at_once, "log": log})
+
+
+@app.command(epilog="Example: metaprior doctor --json")
+def doctor(as_json: JsonOption = False) -> None:
+    """What there is to work with: versions, threads, a GPU, datasets, extras. Good to have beside a report."""
+    examine(Screen(as_json=as_json))
