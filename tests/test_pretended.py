@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from metaprior import FPCA, Auto, MetaGP, Mixture, Tasks, Warped, load
+from metaprior.cli.app import app
 from metaprior.devices import device_of, within_memory
 from metaprior.errors import DeviceMemoryError, MetapriorWarning, OptionError
 from metaprior.inference import KeptMethod, MovedPosterior, moved
@@ -184,3 +186,25 @@ def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(tmp_path):
     with pytest.raises(OptionError, match="'gpu': use 'cpu', 'cuda' or 'auto'"):
         gp.to("gpu")
     assert device_of("auto") == CPU
+
+
+def test_commands_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2011.csv").write_text("year,month,temperature\n2011,1,24.2\n2011,2,25.9\n")
+
+    def run(*words):
+        found = CliRunner().invoke(app, [*words, "--quiet"])
+        assert found.exit_code == 0, found.output
+
+    with pretended_gpu():
+        run("fit", "elnino", "--budget", "0", "--device", "cuda", "--out", "elnino.metaprior", "--html", "elnino.html")
+        for device in ("cuda", "cpu"):
+            ahead = ("--at", "4:12:4", "--samples", "2", "--out", f"{device}.csv")
+            run("predict", "elnino.metaprior", "2011.csv", *ahead, "--device", device)
+        run("evaluate", "elnino.metaprior", "elnino", "--context-until", "month=3", "--device", "cuda")
+        gp = load("elnino.metaprior", device="cuda")
+        there = gp.condition([1.0, 2.0], [24.2, 25.9]).suggest([4.0, 6.0, 8.0], 2)
+    here = load("elnino.metaprior").condition([1.0, 2.0], [24.2, 25.9]).suggest([4.0, 6.0, 8.0], 2)
+    assert torch.equal(there.x, here.x)
+    pd.testing.assert_frame_equal(pd.read_csv("cuda.csv"), pd.read_csv("cpu.csv"), rtol=1e-6)
+    assert (tmp_path / "elnino.html").stat().st_size > 50_000

@@ -96,10 +96,11 @@ def suggestion(posterior: Posterior, places: Places, count: int, seed: int) -> S
     posterior: at the places, for a new observation. seed: of draws, where correlations have no closed form.
     """
     function = posterior.function
-    unit = function.sd.amax(0)
+    deviations, of_values = function.sd.cpu(), posterior.sd.cpu()  # one task is little work, wherever it was computed
+    unit = deviations.amax(0)
     unit = torch.where(unit > 0, unit, 1.0)  # squares of very small values would vanish
-    sd, noisy = (function.sd / unit).mT, (posterior.sd / unit).mT
-    F = _correlation(function, seed) * sd[:, :, None] * sd[:, None, :]
+    sd, noisy = (deviations / unit).mT, (of_values / unit).mT
+    F = _correlation(function, seed).cpu() * sd[:, :, None] * sd[:, None, :]
     noise = (noisy.square() - sd.square()).clamp(min=CERTAIN)
     candidates, targets = (torch.nonzero(part)[:, 0] for part in (places.candidate, places.target))
     curve = _Curve(F, noise, candidates, targets, posterior.points.ids[0])
