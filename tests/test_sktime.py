@@ -326,3 +326,11 @@ def test_the_example_of_the_page_runs(capsys):
     exec(example, found)
     assert found["ahead"].shape == (24, 3)
     assert len(capsys.readouterr().out.splitlines()) >= 8
+
+
+def test_covariances_of_series_that_end_at_different_times_are_refused(forecaster):
+    unequal = pd.concat({"a": NEW.to_frame(), "b": NEW[:2].to_frame()}, names=["series", "time"])
+    forecaster.fit(unequal, fh=[1, 2])
+    assert len(forecaster.predict_var()) == 4
+    with pytest.raises(OptionError, match="cov=True: the series are asked about at different times"):
+        forecaster.predict_var(cov=True)

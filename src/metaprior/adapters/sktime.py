@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metaprior.adapters.series import Align, Panel, check_sorted
 from metaprior.adapters.skpro import PosteriorDistribution
-from metaprior.errors import DataError, MetapriorWarning, NumericalError
+from metaprior.errors import DataError, MetapriorWarning, NumericalError, OptionError
 from metaprior.extras import needs
 from metaprior.frames import IMPLAUSIBLE
 from metaprior.inference import Posterior
@@ -254,7 +254,10 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
         times = index.get_level_values(-1)
         first = times[: sizes[0]]
         if not times.equals(first.append([first] * (len(sizes) - 1))):
-            raise NotImplementedError("covariances of series that end at different times: ask for one of them.")
+            raise OptionError(
+                "cov=True: the series are asked about at different times, and the columns are those of one series: fit "
+                "each by itself, or ask for variances without cov."
+            )
         values = [torch.cat(_covariance(posterior, self.random_state)) for posterior in posteriors]
         columns = pd.MultiIndex.from_product([self._get_varnames(), first])
         return pd.DataFrame(torch.cat(values, 1).numpy(), index=index, columns=columns)
