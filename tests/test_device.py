@@ -157,7 +157,16 @@ def test_em_learns_the_same(name, grid):
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [{}, {"degrees": 5.0}, {"network_dtype": torch.float32}, {"hyper_prior": 1.0}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"degrees": 5.0},
+        {"network_dtype": torch.float32},
+        {"hyper_prior": 1.0},
+        {"hyper_prior": 1.0, "held_out": None},
+    ],
+)
 def test_many_trainings_take_the_same_steps(options):
     tasks, how = [ragged(count=30), ragged(count=20)], {"hidden": (6,), "max_epochs": 12, "check_every": 3}
     found = []

@@ -13,7 +13,10 @@ from metaprior.cli.app import app
 from metaprior.devices import device_of, within_memory
 from metaprior.errors import DeviceMemoryError, MetapriorWarning, OptionError
 from metaprior.inference import KeptMethod, MovedPosterior, moved
+from metaprior.learning import TrainingSpec, learn_together, meta_train_many, on_gpu
+from metaprior.priors import make_prior
 from metaprior.scoring import evaluate, score
+from metaprior.splits import to_stop_by
 from metaprior.tasks import Possible
 from tests.pretended import CPU, OnGPU, pretended_gpu
 from tests.problems import ragged
@@ -208,3 +211,25 @@ def test_commands_there(tmp_path, monkeypatch):
     assert torch.equal(there.x, here.x)
     pd.testing.assert_frame_equal(pd.read_csv("cuda.csv"), pd.read_csv("cpu.csv"), rtol=1e-6)
     assert (tmp_path / "elnino.html").stat().st_size > 50_000
+
+
+@pytest.mark.parametrize("held_out", [None, 0.25])
+@pytest.mark.parametrize("hyper_prior", [None, 1.0])
+def test_a_training_there_takes_the_steps_of_the_stack(held_out, hyper_prior, monkeypatch):
+    """What is recorded on a GPU, computed as it is: only the recording needs CUDA."""
+    monkeypatch.setattr(on_gpu, "recording", lambda compute: compute)
+    tasks, how = (
+        ragged(count=20),
+        TrainingSpec(held_out=held_out, hyper_prior=hyper_prior, max_epochs=12, check_every=3),
+    )
+    priors = [make_prior("deep", "deep", d=1, p=1, hidden=(6,), seed=0) for _ in range(2)]
+    (stack,) = meta_train_many(priors[:1], [tasks], [how], [0])
+    training, judge = to_stop_by(tasks, held_out, 0)
+    law = how.believed(priors[1])
+    own = on_gpu.PriorOnGPU(priors[1], training, None if held_out is None else judge, how, law)
+    rule = {"max_epochs": how.most, "check_every": how.every, "patience": how.patience, "tolerance": how.tolerance}
+    (ended,) = learn_together(own, own.start, own.moves, **rule)
+    own.write(ended.values[None])
+    assert [look.judged for look in ended.looks] == pytest.approx([check.held_out_evidence for check in stack.checks])
+    for a, b in zip(*(prior.parameters() for prior in priors), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)

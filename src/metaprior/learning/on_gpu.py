@@ -37,13 +37,13 @@ class PriorOnGPU:
         whole = loss if law is None else with_hyper_prior(loss, law, len(training))
         laid_out, by = batches(training, prior.like), training if judge is None else judge
         self.entries = entries_of(laid_out)
-        held_out = laid_out if judge is None else batches(by, prior.like)
+        held_out, judging = (laid_out, whole) if judge is None else (batches(by, prior.like), loss)
         values = by.y.numel() if how.weighting == "task" else len(by) * by.p
 
         def evaluated() -> Tensor:
             self._write()
             with torch.no_grad():
-                judged = -loss(held_out, by.ids) / values
+                judged = -judging(held_out, by.ids) / values
             value, slopes = with_slopes(lambda: whole(laid_out, training.ids) / len(training), self.parameters)
             return torch.cat([part.flatten().double() for part in (judged, value, *slopes)])
 
