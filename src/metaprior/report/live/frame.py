@@ -1,0 +1,48 @@
+"""The live page inside another: a notebook's output, a page of documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from metaprior.errors import OptionError
+from metaprior.output import write_whole
+from metaprior.report.live.page import live_page
+
+
+class LivePage:
+    """A model at work, where HTML is shown: the value of a notebook's last line.
+
+        LivePage(gp, [1, 2, 3], [24.2, 25.9, 26.1])
+
+    gp: a fitted `MetaGP`. x, y: what is known of a task to begin with; by default points that the prior itself would
+    have. name: what the page calls the model. height: of the frame, in pixels.
+    """
+
+    def __init__(
+        self,
+        gp: Any,
+        x: Sequence[Any] | None = None,
+        y: Sequence[Any] | None = None,
+        *,
+        name: str = "model",
+        height: int = 860,
+    ) -> None:
+        if (x is None) != (y is None) or len(x or ()) != len(y or ()):
+            raise OptionError("give as many inputs as targets of the task that the page begins with, or neither.")
+        example = [(_row(one), _row(value)) for one, value in zip(x or (), y or (), strict=True)]
+        self.height, self.html = height, live_page(gp.method_, gp.trained_on_, name, example or None)
+
+    def write(self, path: str | Path) -> None:
+        """The page as a file of its own."""
+        write_whole(Path(path), lambda part: part.write_text(self.html, encoding="utf-8"))
+
+    def _repr_html_(self) -> str:
+        style = f"width:100%;height:{self.height}px;border:0"
+        return f'<iframe title="A prior at work" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
+
+
+def _row(value: Any) -> list[float]:
+    return [float(one) for one in value] if isinstance(value, Sequence) else [float(value)]
