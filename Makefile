@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench bench-scale bench-gpu docs clean
+.PHONY: demo test lint format bench bench-scale bench-gpu campaign docs clean
 
 demo: $(VENV)/.user
 	$(BIN)/metaprior reproduce step --out demo --methods \
@@ -30,6 +30,9 @@ bench-scale: $(VENV)/.dev
 
 bench-gpu: $(VENV)/.dev
 	$(BIN)/python benchmarks/gpu.py
+
+campaign: $(VENV)/.dev
+	$(BIN)/python -m campaign $(if $(FULL),--full)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/sketches.py

@@ -1,0 +1,1 @@
+"""What we promise, put to the proof: right probabilities, files that survive, clear errors (`python -m campaign`)."""

@@ -1,0 +1,75 @@
+"""The page that the campaign ends in, made of the files of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from campaign.parts import Cell, Section, Table, read_section
+
+PARTS = {
+    "calibration": "Are the probabilities right?",
+    "hostile": "Hostile input",
+    "faults": "Faults",
+    "numerics": "Numbers",
+    "choice": "The choice",
+    "repeatable": "Repeatable",
+    "mutants": "Would the tests notice?",
+    "supply": "What comes along",
+}
+"""Each is a module with `run(effort)`; the order is that of the page."""
+
+LEAD = """# Trust
+
+What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` (hours on 2
+cores) runs all of it, `make campaign` a hundredth in minutes, and a smaller part of it is in `make test`. This page is
+made from what it found (`python -m campaign --report docs/trust.md --out docs/results/campaign`).
+"""
+
+
+def report(folder: Path) -> str:
+    """The page, of the parts that have a file in the folder."""
+    parts = [read_section(path) for name in PARTS if (path := folder / f"{name}.json").exists()]
+    lines = [LEAD, "| part | what was tried | holds |", "|---|---|:-:|"]
+    for section, _ in parts:
+        tried = ", ".join(f"{count:,.0f} {name}" for name, count in section.counts.items())
+        lines.append(
+            f"| {section.title} | {tried} | {sum(one.holds for one in section.checks)} of {len(section.checks)} |"
+        )
+    return "\n".join([*lines, "", *(_section(*part) for part in parts)])
+
+
+def _section(section: Section, about: dict[str, Any]) -> str:
+    lines = [f"## {section.title}", "", section.how, ""]
+    lines += [f"- {'✓' if one.holds else '✗'} {one.text}: {one.because}" for one in section.checks]
+    for table in section.tables:
+        lines += ["", _table(table)]
+    if section.notes:
+        lines += ["", *(f"- {note}" for note in section.notes)]
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    seconds = f"{about['seconds']:,.0f} s with {about['jobs']} processes"
+    share = "" if about["share"] == 1 else f", {about['share']:.1%} of the full campaign"
+    lines += [
+        "",
+        f"*`python -m campaign --full --parts {about['part']} --seed {about['seed']}`: {seconds}{share}; {versions}.*",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(table: Table) -> str:
+    numeric = [all(not isinstance(row[k], str) for row in table.rows) for k in range(len(table.columns))]
+    lines = [f"**{table.title}**", "", f"| {' | '.join(table.columns)} |"]
+    lines.append("|" + "|".join("---:" if one else "---" for one in numeric) + "|")
+    lines += [f"| {' | '.join(map(_cell, row))} |" for row in table.rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "✓" if value else "✗"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else f"{value:.3g}"
