@@ -9,7 +9,7 @@ from typing import Any
 from sphinx_gallery.scrapers import matplotlib_scraper
 
 ORDER = (
-    "growth_chart", "year_of_temperatures", "drug_level", "new_shop", "new_tree", "what_is_known_of_a_task",
+    "growth_chart", "year_of_temperatures", "drug_level", "new_shop", "new_tree", "task_covariates",
     "kinds_of_tasks", "image_completion", "unfinished_training", "bayesian_optimisation", "functional_pca",
     "where_to_measure",
 )  # fmt: skip
