@@ -11,7 +11,6 @@ from sphinx_gallery.scrapers import matplotlib_scraper
 ORDER = (
     "growth_chart", "year_of_temperatures", "drug_level", "new_shop", "new_tree", "task_covariates",
     "kinds_of_tasks", "image_completion", "unfinished_training", "bayesian_optimisation", "functional_pca",
-    "where_to_measure",
 )  # fmt: skip
 """From what everybody knows to what needs explaining; an example that is not named here comes last."""
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.arrays import writable
 from metaprior.errors import DataError, OptionError
 from metaprior.inference.evidence import Evidence
 from metaprior.tasks import Tasks
@@ -141,7 +142,7 @@ class Posterior(ABC):
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
         """Values of y, one row per point, as a tensor of the mean's shape."""
-        values = torch.as_tensor(y, dtype=torch.float64).to(self.device)
+        values = torch.as_tensor(writable(y), dtype=torch.float64).to(self.device)
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != self.shape:
             raise DataError(
