@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from campaign.calibration.asking import AHEAD, DRAWS, KNOWN, asked_of, uniforms
 from campaign.calibration.band import LEVELS, OUTSIDE, Counts, Judged
-from campaign.calibration.coverage import coverage
 from campaign.calibration.kinds import KINDS, SHAPES, fitted
+from campaign.calibration.learned import coverage
 from campaign.calibration.planted import ERRORS
 from campaign.calibration.planted import SHAPE as PLANTED_SHAPE
 from campaign.calibration.predictive import PREDICTIVES, asked_of_predictive, predicting
@@ -20,8 +20,8 @@ from metaprior.seeds import child_seed
 TASKS, PREDICTED, PLANTED = 1_000_000, 100_000, 100_000
 """Of each kind of prior, of each kind of predictive, and for each planted error."""
 
-LEAST, BLOCK = 400, 5_000
-"""Tasks of each at any effort, and tasks that are asked about together."""
+LEAST, FEW, BLOCK = 200, 1_000, 5_000
+"""Tasks of each at any effort, those that are not divided, and those that are asked about together at most."""
 
 CLOSE = 2e-3
 """What the cdf and the integrated density may differ by: the rule that integrates is not exact."""
@@ -77,7 +77,7 @@ def _blocks(names: Mapping[str, int]) -> list[Block]:
     found = []
     for name, total in names.items():
         each = math.ceil(total / len(SHAPES))
-        parts = 4 * math.ceil(each / (4 * BLOCK))
+        parts = 4 * math.ceil(each / (4 * BLOCK)) if each > FEW else 1
         found += [Block(name, shape, number, math.ceil(each / parts)) for shape in SHAPES for number in range(parts)]
     return found
 
@@ -87,10 +87,9 @@ def _of_all(effort: Effort) -> tuple[dict[str, Found], dict[str, float]]:
     names = dict.fromkeys(KINDS, effort.of(TASKS, LEAST)) | dict.fromkeys(PREDICTIVES, effort.of(PREDICTED, LEAST))
     blocks, total, gaps = _blocks(names), dict[str, Found](), dict[str, float]()
     for k, (found, gap) in effort.each(partial(_one, blocks, effort.seed), len(blocks), "calibration"):
-        own = total.setdefault(blocks[k].name, {})
-        gaps[blocks[k].name] = max(gap, gaps.get(blocks[k].name, 0.0))
-        for what, counts in found.items():
-            own[what] = own[what] + counts if what in own else counts
+        name = blocks[k].name
+        gaps[name] = max(gap, gaps.get(name, 0.0))
+        _add(total.setdefault(name, {}), found)
     return {name: total[name] for name in names}, gaps
 
 
@@ -109,24 +108,32 @@ def _one(blocks: list[Block], seed: int, number: int) -> tuple[Found, float]:
 
 
 def _planted(effort: Effort) -> dict[str, Counts]:
-    """For each error, what finds it. Errors of one kind are planted in tasks of their own."""
+    """For each error, what finds it. Errors of one kind of prior are planted in the same tasks, each by itself."""
     blocks = []
-    for name, error in ERRORS.items():
-        count = effort.of(PLANTED, error.needed)
+    for kind in dict.fromkeys(error.kind for error in ERRORS.values()):
+        count = effort.of(PLANTED, max(error.needed for error in ERRORS.values() if error.kind == kind))
         parts = math.ceil(count / BLOCK)
-        blocks += [Block(name, PLANTED_SHAPE, k, math.ceil(count / parts)) for k in range(parts)]
-    total: dict[str, Counts] = {}
-    for k, counts in effort.each(partial(_one_planted, blocks, effort.seed), len(blocks), "planted errors"):
-        name = blocks[k].name
-        total[name] = total[name] + counts if name in total else counts
+        blocks += [Block(kind, PLANTED_SHAPE, number, math.ceil(count / parts)) for number in range(parts)]
+    total: Found = {}
+    for _, found in effort.each(partial(_one_planted, blocks, effort.seed), len(blocks), "planted errors"):
+        _add(total, found)
     return {name: total[name] for name in ERRORS}
 
 
-def _one_planted(blocks: list[Block], seed: int, number: int) -> Counts:
-    error, shape = ERRORS[blocks[number].name], blocks[number].shape
-    method, own = fitted(error.kind, *shape, seed), child_seed(seed, 2, number)
-    asked = asked_of(method, shape, blocks[number].tasks, own, on_grid=False)
-    return Counts.of(uniforms(method, asked, own, error.plant, [error.found_by])[error.found_by])
+def _one_planted(blocks: list[Block], seed: int, number: int) -> Found:
+    kind, shape, _, count = blocks[number]
+    method, own = fitted(kind, *shape, seed), child_seed(seed, 2, number)
+    asked = asked_of(method, shape, count, own, on_grid=False)
+    errors = {name: error for name, error in ERRORS.items() if error.kind == kind}
+    return {
+        name: Counts.of(uniforms(method, asked, own, error.plant, [error.found_by])[error.found_by])
+        for name, error in errors.items()
+    }
+
+
+def _add(total: Found, found: Found) -> None:
+    for what, counts in found.items():
+        total[what] = total[what] + counts if what in total else counts
 
 
 def _inside(judged: dict[str, dict[str, Judged]], looks: int) -> Check:

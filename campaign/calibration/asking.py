@@ -17,7 +17,7 @@ from metaprior import Tasks
 from metaprior.inference import Method, MixturePosterior, Posterior, StudentPosterior
 from metaprior.seeds import child_seed
 
-KNOWN, AHEAD = (1, 20), (2, 5)
+KNOWN, AHEAD = (1, 20), (2, 8)
 """Points of a task that are conditioned on, and points that are predicted; each from the first to the last number."""
 
 BEYOND = 0.5

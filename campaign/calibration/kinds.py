@@ -78,7 +78,7 @@ def past(d: int, p: int, seed: int, *, positive: bool = False) -> Tasks:
     for _ in range(PAST):
         x = rng.uniform(0, WIDTH, (rng.integers(5, 13), d))
         wave = np.sin(x.sum(1) / 2 + 2 * rng.integers(3)) + rng.normal() * 0.7
-        values = wave[:, None] + rng.normal(0, 0.4, (len(x), p))
+        values = wave[:, None] + rng.normal(0, 0.2, (len(x), p))
         values = np.exp(0.4 * values) if positive else values
         pairs.append((x, values * UNITS[:p] + (0 if positive else LEVELS[:p])))
     return Tasks.from_pairs(pairs)

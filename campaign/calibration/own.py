@@ -118,17 +118,17 @@ def _kernel(kernel: Kernel, x: Array) -> Array:
     if isinstance(kernel, EigenfunctionKernel):
         functions = _network(kernel.network, x)
         inner = _inner(functions) / functions.shape[-1]
-        return inner if kernel.rest is None else inner + _kernel(kernel.rest, x)
+        return inner if kernel.rest is None else np.asarray(inner + _kernel(kernel.rest, x))
     return _stationary(kernel, x)
 
 
 def _inner(z: Array) -> Array:
-    return z @ z.swapaxes(1, 2)
+    return np.asarray(z @ z.swapaxes(1, 2))
 
 
 def _stationary(kernel: Kernel, z: Array) -> Array:
-    base, scale = kernel.base_kernel, float(kernel.outputscale)
-    squares: Array = np.square((z[:, :, None] - z[:, None]) / float(base.lengthscale)).sum(-1)
+    base, scale = kernel.base_kernel, float(kernel.outputscale.detach())
+    squares: Array = np.square((z[:, :, None] - z[:, None]) / float(base.lengthscale.detach())).sum(-1)
     if isinstance(base, RBFKernel):
         return scale * np.exp(-squares / 2)
     assert isinstance(base, MaternKernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from campaign.calibration.asking import Plant
 from metaprior.inference import IndependentGaussians, Posterior, WarpedPosterior
+from metaprior.tasks import Tasks
 
 SHAPE = (1, 1)
 
@@ -22,7 +24,7 @@ class Stretched(Posterior):
     factor: float
 
     @property
-    def points(self) -> Any:  # type: ignore[override]
+    def points(self) -> Tasks:  # type: ignore[override]
         return self.posterior.points
 
     @property
@@ -31,7 +33,7 @@ class Stretched(Posterior):
 
     @property
     def sd(self) -> Tensor:
-        return self.posterior.sd * self.factor
+        return torch.as_tensor(self.factor * self.posterior.sd)
 
     @property
     def function(self) -> Posterior:
@@ -44,10 +46,10 @@ class Stretched(Posterior):
         return self._out(self.posterior.inverse_cdf(u))
 
     def log_density(self, y: Any) -> Tensor:
-        return self.posterior.log_density(self._back(self.as_targets(y))) - torch.tensor(self.factor).double().log()
+        return self.posterior.log_density(self._back(self.as_targets(y))) - math.log(self.factor)
 
     def joint_log_density(self, y: Any) -> Tensor:
-        values = self.points.sizes * self.mean.shape[1] * torch.tensor(self.factor).double().log()
+        values = self.points.sizes * self.mean.shape[1] * math.log(self.factor)
         return self.posterior.joint_log_density(self._back(self.as_targets(y))) - values
 
     def samples(self, count: int, seed: int) -> Tensor:
@@ -111,7 +113,7 @@ ERRORS = {
     "standard deviation 5% too large": Planted("vanilla", lambda one: Stretched(one, 1.05), "value", FINE),
     "standard deviation 5% too small": Planted("vanilla", lambda one: Stretched(one, 0.95), "value", FINE),
     "noise dropped": Planted("vanilla", lambda one: one.function, "value"),
-    "points taken for independent": Planted("vanilla", _independent, "projection"),
+    "points taken for independent": Planted("vanilla", _independent, "projection", FINE),
     "Jacobian of a warp left out": Planted("warped", _warped_as(WithoutJacobian), "density"),
     "Jacobian of a warp taken at the median": Planted("warped", _warped_as(JacobianAtMedian), "density"),
 }

@@ -75,7 +75,7 @@ NOTE = (
     f"is the mean of |coverage − {LEVEL}| over draws."
 )
 
-NEAR = 0.03
+NEAR = 0.02
 """How far off intervals may be on average, where there are a hundred past tasks or more."""
 
 
