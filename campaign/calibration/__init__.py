@@ -53,7 +53,7 @@ def run(effort: Effort) -> Section:
     checks = [_inside(judged, looks), _agree(gaps), *(_seen(*pair) for pair in planted.items()), *learned.checks]
     tables = [_kinds(judged), _errors(planted), *learned.tables]
     counts = {"tasks drawn": sum(next(iter(parts.values())).total for parts in found.values()), **learned.counts}
-    return Section(TITLE, HOW, checks, tables, learned.notes, counts)
+    return Section(TITLE, HOW, checks, tables, [NO_FORM, *learned.notes], counts)
 
 
 TITLE = "Are the probabilities right?"
@@ -69,6 +69,12 @@ HOW = (
     f"itself. The band: shares below {len(LEVELS)} levels, each against the exact limits of the binomial distribution "
     f"at a probability of {OUTSIDE:.0%} divided by the number of all limits, so that where everything is right, all "
     f"kinds together are inside with {1 - OUTSIDE:.0%} or more."
+)
+
+NO_FORM = (
+    "A projection has no known form where targets are warped, combined, recalibrated or limited: there its rank among "
+    "joint draws is looked at alone. Whole numbers have no density; their probabilities are compared with the cdf's "
+    "steps."
 )
 
 
@@ -173,12 +179,12 @@ def _kinds(judged: dict[str, dict[str, Judged]]) -> Table:
 
 
 def _errors(planted: dict[str, Judged]) -> Table:
+    """What found each. The room that is used grows with the square root of the number of tasks."""
     rows = []
     for name, one in planted.items():
-        error = ERRORS[name]
-        place = f"{one.limits[0]:.4f} to {one.limits[1]:.4f}"
-        rows.append(
-            (name, error.kind, error.found_by, one.total, one.level, f"{one.share:.4f}", place, f"{one.used:.0%}")
-        )
-    columns = ("planted error", "in", "found by", "tasks", "level", "share below", "the band there", "room used")
+        place, needed = f"{one.limits[0]:.4f} to {one.limits[1]:.4f}", math.ceil(one.total / one.used**2)
+        cells = (ERRORS[name].kind, ERRORS[name].found_by, one.total, one.level, f"{one.share:.4f}", place)
+        rows.append((name, *cells, f"{one.used:.0%}", f"{needed:,}"))
+    place_of = ("level", "share below", "the band there")
+    columns = ("planted error", "in", "found by", "tasks", *place_of, "room used", "tasks that would do, about")
     return Table("Planted errors", columns, tuple(rows))

@@ -14,7 +14,7 @@ from torch import Tensor
 from campaign.calibration.kinds import WIDTH
 from campaign.calibration.own import Array, drawn
 from metaprior import Tasks
-from metaprior.inference import Method, MixturePosterior, Posterior, StudentPosterior
+from metaprior.inference import Method, MixturePosterior, PossiblePosterior, Posterior, StudentPosterior
 from metaprior.seeds import child_seed
 
 KNOWN, AHEAD = (1, 20), (2, 8)
@@ -89,23 +89,37 @@ def uniforms(
     posterior = posterior if plant is None else plant(posterior)
     y, first = target.y, target.offsets[:-1]
     output = torch.from_numpy(rng.integers(target.p, size=len(target)))
-    value, below = y[first, output].numpy(), posterior.cdf(y)[first, output].numpy()
-    found = {"value": _spread(below, value, rng)}
+    here = Here.of(posterior, y, first, output)
+    found = {"value": here.spread(here.cdf, rng)}
     along = torch.from_numpy(1 + rng.normal(size=y.shape)) / y.std(0)  # more often a sum than a difference
     along[first, output] = 0.0  # the rest of the values, together
     if "projection" in only and (projection := _projected(posterior, along, y)) is not None:
         found["projection"] = projection
     if "rank" in only:
         found["rank"] = _ranked(posterior, along, y, rng, child_seed(seed, 1))
-    if "density" in only:
+    if isinstance(posterior, PossiblePosterior):  # a whole number has a probability and no density
+        mass = posterior.log_density(y).exp()[first, output].numpy()
+        found["gap"] = np.where(posterior.whole.numpy()[output], np.abs(mass - (here.cdf - here.before)), 0.0)
+    elif "density" in only:
         density = _integrated(conditional, posterior, target, output, plant)
-        found |= {"density": _spread(density, value, rng), "gap": np.abs(density - below)}
+        found |= {"density": here.spread(density, rng), "gap": np.abs(density - here.cdf)}
     return found
 
 
-def _spread(probability: Array, y: Array, rng: np.random.Generator) -> Array:
-    """Where a value has a probability of its own (0, of Box and Cox's warp), any part of it is as likely."""
-    return np.where(y == 0, rng.random(len(y)) * probability, probability)
+class Here(NamedTuple):
+    """Of the first value of each task, the probability up to it and before it."""
+
+    cdf: Array
+    before: Array
+
+    def spread(self, cdf: Array, rng: np.random.Generator) -> Array:
+        """Where a value has a probability of its own, any part of that is as likely."""
+        return cdf - rng.random(len(cdf)) * (self.cdf - self.before)
+
+    @staticmethod
+    def of(posterior: Posterior, y: Tensor, row: Tensor, column: Tensor) -> Here:
+        before = torch.nextafter(y, torch.full_like(y, -torch.inf))
+        return Here(*(posterior.cdf(values)[row, column].numpy() for values in (y, before)))
 
 
 def _projected(posterior: Posterior, along: Tensor, y: Tensor) -> Array | None:
@@ -130,13 +144,10 @@ def _projected(posterior: Posterior, along: Tensor, y: Tensor) -> Array | None:
 
 def _ranked(posterior: Posterior, along: Tensor, y: Tensor, rng: np.random.Generator, seed: int) -> Array:
     """The place of `aᵀy` among that of joint draws: each of the places is as likely, and any part of it."""
-    points, total = posterior.points, along.new_zeros(len(posterior.points))
-    own = points.summed((along * y).sum(1))
-    draws = posterior.samples(DRAWS, seed)
-    for draw in draws:
-        theirs = points.summed((along * draw).sum(1))
-        total += (theirs < own).double() + 0.5 * (theirs == own).double()  # equal where all lie at an end
-    places: Array = (total.numpy() + rng.random(len(total))) / (DRAWS + 1)
+    points, own = posterior.points, posterior.points.summed((along * y).sum(1))
+    theirs = torch.stack([points.summed((along * draw).sum(1)) for draw in posterior.samples(DRAWS, seed)])
+    less, equal = ((theirs < own).sum(0).numpy(), (theirs == own).sum(0).numpy())
+    places: Array = (less + rng.random(len(own)) * (equal + 1)) / (DRAWS + 1)
     return places
 
 

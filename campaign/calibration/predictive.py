@@ -1,8 +1,9 @@
 """Combinations and recalibrated posteriors are of no one prior: their targets are drawn from the predictive itself.
 
 By a way of our own where there is one: a member by its weight, then its Gaussian or Student-t from mean and covariances
-by NumPy's factor, the warp's own inverse, the recalibrating map by interpolation. Of a recalibrated combination, whose
-quantiles take a search, by its own `samples`, which its cdf and density then have to agree with.
+by NumPy's factor, the warp's own inverse, the recalibrating map by interpolation, rounding and cutting. Of a
+recalibrated combination, whose quantiles take a search, by its own `samples`, which its cdf and density then have to
+agree with.
 """
 
 from __future__ import annotations
@@ -23,18 +24,23 @@ from metaprior.inference import (
     Calibration,
     Method,
     MixturePosterior,
+    PossiblePosterior,
     Posterior,
     StudentPosterior,
     WarpedPosterior,
+    WithinPossible,
 )
 from metaprior.methods import FPCA, Combination, LearnedPrior, Warped
 from metaprior.seeds import child_seed
-from metaprior.tasks import Tasks
+from metaprior.tasks import Possible, Tasks
 
 REACH = (0.55, 1.45, 2.05, 2.75)
 """How far intervals are made to reach: less in the middle, more further out."""
 
-PREDICTIVES = ("combination", "recalibrated prior", "recalibrated combination")
+POSSIBLE = (Possible(lower=14.0, whole=True), Possible(upper=-280.0))
+"""What the targets can be, where that is limited: whole numbers from 14 on, and anything up to −280."""
+
+PREDICTIVES = ("combination", "recalibrated prior", "recalibrated combination", "possible values")
 
 
 class Recalibrated(Method):
@@ -60,6 +66,8 @@ def predicting(name: str, d: int, p: int, seed: int) -> tuple[Method, LearnedPri
     calibration = Calibration(REACH)
     if name == "recalibrated prior":
         return Recalibrated(prior, calibration), prior
+    if name == "possible values":
+        return WithinPossible(prior, POSSIBLE[:p]), prior
     heavy = LearnedPrior("zero", "rbf", degrees=4.0, seed=own, **BRIEF)
     warped = Warped(LearnedPrior("constant", "exponential", seed=own, **BRIEF), seed=own)
     rest = [heavy.fit(tasks), warped.fit(tasks), FPCA(size=4 if d == 1 else 2, rank=2, max_steps=10).fit(tasks)]
@@ -94,6 +102,9 @@ def predicted(posterior: Posterior, rng: np.random.Generator, seed: int) -> Arra
         z = (predicted(posterior.posterior, rng, seed) - middle) / sd
         right, own = (np.concatenate([[0.0], part.numpy()]) for part in posterior.calibration.knots())
         return np.asarray(middle + sd * np.sign(z) * np.interp(np.abs(z), right, own))
+    if isinstance(posterior, PossiblePosterior):
+        y, whole = predicted(posterior.posterior, rng, seed), posterior.whole.numpy()
+        return np.where(whole, np.floor(y + 0.5), y).clip(posterior.lower.numpy(), posterior.upper.numpy())
     return _elliptical(posterior, rng)
 
 
