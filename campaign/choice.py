@@ -152,18 +152,19 @@ def _never_worse(found: Found) -> Check:
 
 
 def _near(found: Found) -> Check:
-    """With many tasks there is little left to lose."""
+    """The more tasks, the less there is left to lose."""
+    gaps = {key: _gaps(own, ORACLE, CHOICE) for key, own in found.items()}
+    wrong = [f"{kind}, m = {m}" for (kind, m), own in gaps.items() if _beyond_noise(own, len(gaps)) > ALLOWED[m]]
     most = max(m for _, m in found)
-    losses = {kind: _summary(_gaps(own, ORACLE, CHOICE)) for (kind, m), own in found.items() if m == most}
-    worst = max(losses, key=lambda kind: losses[kind][0])
-    allowed = ALLOWED[most]
-    text = f"with {most:,} past tasks `auto` loses {allowed:g} nats per value or less against the oracle"
-    because = f"{losses[worst][0]:.3f} ± {losses[worst][1]:.3f} where it is most ({worst})"
-    return Check(text, losses[worst][0] <= allowed, because)
+    worst = max((key for key in gaps if key[1] == most), key=lambda key: gaps[key].mean())
+    allowed = ", ".join(f"{ALLOWED[m]:g} (m = {m})" for m in sorted({m for _, m in found}))
+    text = f"`auto` loses {allowed} nats per value or less against the oracle, beyond noise, for every kind"
+    because = f"{{:.3f}} ± {{:.3f}} with m = {most} where it is most ({worst[0]})".format(*_summary(gaps[worst]))
+    return Check(text, not wrong, because + (f"; more with {'; '.join(wrong)}" if wrong else ""))
 
 
-ALLOWED = {2: 3.0, 5: 1.5, 20: 0.6, 100: 0.3, 1000: 0.15}
-"""What `auto` may lose, by number of past tasks."""
+ALLOWED = {2: 1.5, 5: 1.2, 20: 0.6, 100: 0.3, 1000: 0.03}
+"""What `auto` may lose, by number of past tasks: where a kind needs a rung that takes 100 tasks, most below that."""
 
 
 def _covered(found: Found) -> list[Check]:

@@ -23,7 +23,7 @@ TASKS, PREDICTED, PLANTED = 1_000_000, 100_000, 100_000
 LEAST, FEW, BLOCK = 200, 1_000, 5_000
 """Tasks of each at any effort, those that are not divided, and those that are asked about together at most."""
 
-CLOSE = 2e-3
+CLOSE = 5e-3
 """What the cdf and the integrated density may differ by: the rule that integrates is not exact."""
 
 Found = dict[str, Counts]

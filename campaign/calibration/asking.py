@@ -29,7 +29,7 @@ DRAWS = 99
 UPWARD = (0.5, 0.75, 0.9, 0.95, 0.985, float(special.ndtr(3.0)))
 """Quantiles from which, and between which, a density is integrated; and as far below the median …"""
 
-NODES = 6
+NODES = 10
 """… by Gauss and Legendre's rule of so many nodes in each panel."""
 
 STATISTICS = ("value", "projection", "rank", "density")
