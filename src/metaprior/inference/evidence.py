@@ -182,7 +182,11 @@ def prior_terms(
 ) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
     """`gaussian_terms` of `A = K + σ²I`, computed in the kernel's features where these are fewer than the points."""
     if in_features(prior, z):
-        return feature_terms(z.features, z.noise, R, S, names, mask)
+        few = with_few_points(z, mask)
+        if few is None:
+            return feature_terms(z.features, z.noise, R, S, names, mask)
+        assert mask is not None
+        return _each_its_way(prior, z, R, names, mask, few)
     A = covariance_matrix(prior, z, mask)
     scale = None if mask is None else mean_over(A.detach().diagonal(dim1=-2, dim2=-1), mask)
     return gaussian_terms(A, R, S, names, scale)
@@ -195,6 +199,44 @@ def in_features(prior: Prior, z: AtPoints) -> bool:
         return False
     few = z.distinct.shape[-1] < z.noise.shape[-1] and not prior.differs_by_task
     return few and (is_trusted(z.noise) or bool((z.noise.detach() > 0).all()))
+
+
+def with_few_points(z: AtPoints, mask: Bool[Tensor, "b n"] | None) -> Bool[Tensor, " b"] | None:
+    """Which tasks of a padded batch have no more points than features; None: none has, or nothing may be looked at.
+
+    In the features, such a task would lose the digits that its points leave open: by its points it does not.
+    """
+    if mask is None or is_trusted(z.noise):
+        return None
+    few = mask.sum(1) <= z.distinct.shape[-1]
+    return few if bool(few.any()) else None
+
+
+def _each_its_way(
+    prior: Prior,
+    z: AtPoints,
+    R: Float[Tensor, "b n q"],
+    names: Sequence[Hashable],
+    mask: Bool[Tensor, "b n"],
+    few: Bool[Tensor, " b"],
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
+    """`prior_terms` of tasks of which some have fewer points than features."""
+    parts, order = [], torch.cat([few.nonzero()[:, 0], (~few).nonzero()[:, 0]])
+    for which in (few, ~few):
+        at = torch.nonzero(which)[:, 0]
+        if len(at) == 0:
+            continue
+        n = int(mask[at].sum(1).max())
+        own, inside = z.of_tasks(at).trimmed(n), mask[at, :n]
+        some = [names[i] for i in at.tolist()]
+        if bool(few[at[0]]):
+            A = covariance_matrix(prior, own, inside)
+            scale = mean_over(A.detach().diagonal(dim1=-2, dim2=-1), inside)
+            parts.append(gaussian_terms(A, R[at, :n], None, some, scale))
+        else:
+            parts.append(feature_terms(own.features, own.noise, R[at, :n], None, some, inside))
+    quadratic, trace, logdet = (torch.cat([part[k] for part in parts])[order.argsort()] for k in range(3))  # type: ignore[misc]
+    return quadratic, trace, logdet, max(part[3] for part in parts)
 
 
 def feature_terms(
@@ -282,26 +324,31 @@ class _GaussianTerms(torch.autograd.Function):
         if is_trusted(A):
             jitter.append(0.0)
             A_inverse, logdet = inverse_and_logdet(A)
-            return _GaussianTerms._with_inverse(ctx, A_inverse, R, S, logdet)
+            alpha = A_inverse @ R
+            return _GaussianTerms._kept(ctx, A_inverse, alpha, S, (R * alpha).sum(-2), logdet)
         L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        half = torch.linalg.solve_triangular(L, R, upper=False)
+        # by the factor, not by the inverse: where points are nearly one, that would lose twice as many digits
+        quadratic = half.square().sum(-2)
         if not any(ctx.needs_input_grad[:3]):
-            half = torch.linalg.solve_triangular(L, R, upper=False)
             trace = logdet.new_zeros(len(A))
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
-            return half.square().sum(-2), trace, logdet
-        return _GaussianTerms._with_inverse(ctx, inverse(L), R, S, logdet)
+            return quadratic, trace, logdet
+        alpha = torch.linalg.solve_triangular(L.mT, half, upper=True)
+        return _GaussianTerms._kept(ctx, inverse(L), alpha, S, quadratic, logdet)
 
     @staticmethod
-    def _with_inverse(ctx: Any, A_inverse: Tensor, R: Tensor, S: Tensor | None, logdet: Tensor) -> Any:
-        alpha = A_inverse @ R
+    def _kept(
+        ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor
+    ) -> Any:
         trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
-        return (R * alpha).sum(-2), trace, logdet
+        return quadratic, trace, logdet
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]

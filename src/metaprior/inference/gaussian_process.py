@@ -179,7 +179,9 @@ class ContextBatch:
         if self.mask.shape[1] == 0:
             return K
         V = self.cross(z)
-        return K - V.mT @ V
+        C: Tensor = K - V.mT @ V
+        C.diagonal(dim1=-2, dim2=-1).clamp_(min=0.0)
+        return C
 
 
 @dataclass(frozen=True, eq=False)

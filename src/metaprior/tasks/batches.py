@@ -99,10 +99,10 @@ class Padded:
     mask: Bool[Tensor, "b n"]
     full: bool = False  # whether it is known that no point is padding
 
-    def select(self, chosen: Int[Tensor, " k"]) -> Padded:
-        """Some of the tasks, in this order, padded to the same size."""
-        inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen])
-        return Padded(self.tasks[chosen], inputs, self.y[chosen], self.mask[chosen], self.full)
+    def select(self, chosen: Int[Tensor, " k"], n: int | None = None) -> Padded:
+        """Some of the tasks, in this order, padded to the same size, or to n points."""
+        inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen, :n])
+        return Padded(self.tasks[chosen.cpu()], inputs, self.y[chosen, :n], self.mask[chosen, :n], self.full)
 
     def to(self, like: Tensor) -> Padded:
         """The same on the device and in the precision of a tensor."""

@@ -1,0 +1,106 @@
+"""What the library says of a group of problems, by each of the ways that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from campaign.numerics.drawn import Group
+from metaprior import condition, evidence
+from metaprior.arrays import Array
+from metaprior.inference import Evidence, StackedTasks, StudentPosterior, stacked_evidence, summed_evidence
+from metaprior.priors import stacked
+from metaprior.tasks import batches
+
+TERMS = ("data fit", "complexity", "normaliser", "evidence")
+
+
+@dataclass
+class Answers:
+    """Numbers by what they are, one row for each task (of the group as a whole: one row); and the jitter that was told.
+
+    jitter: of contexts, and of joint densities.
+    """
+
+    by_task: dict[str, list[Array]] = field(default_factory=dict)
+    summed: dict[str, float] = field(default_factory=dict)
+    jitter: float = 0.0
+    joint_jitter: float = 0.0
+    told: set[float] = field(default_factory=set)
+    """Every jitter that any of the ways told of the contexts."""
+
+
+def ask(group: Group) -> Answers:
+    """By every way."""
+    found = Answers()
+    _evidence(group, found)
+    _posterior(group, found)
+    _stacked(group, found)
+    return found
+
+
+def _evidence(group: Group, found: Answers) -> None:
+    with torch.no_grad():
+        plain = evidence(group.prior, group.context)
+        laid_out = batches(group.context, group.prior.like)
+        total = summed_evidence(group.prior, laid_out, group.context.ids)
+    _keep(found, plain, "evidence()")
+    group.prior.zero_grad()
+    traced = evidence(group.prior, group.context)
+    _keep(found, traced, "evidence() with gradient")
+    traced_sum = summed_evidence(group.prior, laid_out, group.context.ids)
+    for name, value in {"summed": total, "summed with gradient": traced_sum}.items():
+        found.summed |= {f"{term} | {name}": float(part) for term, part in zip(TERMS, _terms(value), strict=True)}
+        found.told.add(value.jitter)
+    if traced_sum.total.requires_grad:
+        traced_sum.total.backward()  # type: ignore[no-untyped-call]
+
+
+def _terms(value: Evidence) -> list[Tensor]:
+    return [part.detach() for part in (*value.terms, value.total)]
+
+
+def _keep(found: Answers, value: Evidence, way: str) -> None:
+    for term, part in zip(TERMS, _terms(value), strict=True):
+        found.by_task[f"{term} | {way}"] = [np.array([float(one)]) for one in part]
+    found.told.add(value.jitter)
+
+
+def _posterior(group: Group, found: Answers) -> None:
+    conditional = condition(group.prior, group.context)
+    _keep(found, conditional.evidence, "condition()")
+    posterior = conditional.at(group.points)
+    found.jitter = posterior.jitter
+    found.told.add(posterior.jitter)
+    sizes = group.points.sizes.tolist()
+    mean, variance = posterior.mean, posterior.sd.square()
+    bare = posterior.function.sd.square()
+    rows = {"mean | at()": mean, "variance | at()": variance[:, 0], "function variance | at()": bare[:, 0]}
+    for name, values in rows.items():
+        found.by_task[name] = [part.flatten().numpy() for part in values.split(sizes)]
+    covariances = posterior.covariances()
+    found.by_task["covariance | at()"] = [C[0].flatten().numpy() for C in covariances]
+    joint = posterior.joint_log_density(group.points.y)
+    found.by_task["joint density | at()"] = [np.array([float(one)]) for one in joint]
+    needed = posterior.gaussian.needed if isinstance(posterior, StudentPosterior) else posterior.needed
+    found.joint_jitter = max(needed, default=0.0)
+    found.told.add(posterior.jitter if not found.joint_jitter else found.jitter)
+    if posterior.jitter != max(found.jitter, found.joint_jitter):
+        found.told.add(posterior.jitter)
+
+
+def _stacked(group: Group, found: Answers) -> None:
+    stack = stacked([group.prior])
+    if stack is None:
+        return
+    for whole, sloped in ((False, False), (False, True), (True, True)):
+        if group.model.degrees is not None and not whole:
+            continue
+        laid_out = StackedTasks.of([group.context], whole=whole)
+        said = stacked_evidence(stack, stack.start, laid_out, sloped=sloped)
+        way = f"stacked{', each' if whole else ''}{' with slopes' if sloped else ''}"
+        found.summed[f"evidence | {way}"] = float(said.total[0])
+        found.told.add(float(said.jitter[0]))
