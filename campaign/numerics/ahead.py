@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 from jaxtyping import Float
 from mpmath import mp, mpf
 
-from campaign.numerics.drawn import Model, Points
-from campaign.numerics.exact import Expected, Matrix, Number, Task, kernel, length_of, mean
+from campaign.numerics.drawn import Group, Model, Points
+from campaign.numerics.exact import DIGITS, Expected, Matrix, Number, Task, exactly, kernel, length_of, mean
+from campaign.numerics.wanted import Values, Wanted, summed
 from metaprior.arrays import Array
 
 VANISHING = mpf(10) ** -290
 """Share of the prior's variance that a covariance is no longer judged by: an exponential vanishes at 1e-308."""
+
+ONE_POINT = mpf(10) ** -12
+"""Squared distance in lengthscales up to which an exponential kernel, which has a kink at 0, is given no slope."""
 
 
 def context_task(model: Model, points: Points, y: Float[Array, "n p"], jitter: float) -> Task:
@@ -79,6 +85,45 @@ class Posterior:
         return Expected(whole.value - part.value, whole.scale + part.scale, max(whole.condition, part.condition))
 
 
+def wanted(group: Group, k: int, jitter: float, joint_jitter: float) -> Wanted:
+    """All that is exact of a group's k-th task."""
+    with mp.workdps(DIGITS):
+        (points, y), (at, y_at) = group.of(group.context, k), group.of(group.points, k)
+        task = context_task(group.model, points, y, jitter)
+        least = float(-task.p * task.solved.most_logdet() / 2)
+        if task.hopeless:
+            return Wanted({}, math.inf, least)
+        posterior, n = Posterior(task, at), len(y_at)
+        of_function, variance = posterior.covariance(), posterior.variance()
+        covariance = list(of_function)
+        covariance[:: n + 1] = variance
+        found = {name: [value] for name, value in task.evidence().items()} | {
+            "mean": posterior.mean(),
+            "variance": variance,
+            "function variance": of_function[:: n + 1],
+            "covariance": covariance,
+        }
+        joint = posterior.joint(y, y_at, joint_jitter)
+        found |= {} if joint is None else {"joint density": [joint]}
+        return Wanted({name: as_values(some) for name, some in found.items()}, float(task.solved.condition), least)
+
+
+def wanted_slopes(group: Group) -> dict[str, Values]:
+    """The exact slopes of a group's summed evidence along the numbers of its model; none where a matrix is singular."""
+    with mp.workdps(DIGITS):
+        tasks = [context_task(group.model, *group.of(group.context, k), 0.0) for k in range(len(group.context))]
+        if any(task.hopeless for task in tasks):
+            return {}
+        each = [gradient(task) for task in tasks]
+        return {name: summed([as_values([one[name]]) for one in each]) for name in each[0]}
+
+
+def as_values(some: Sequence[Expected]) -> Values:
+    parts = zip(*((one.value, one.scale, one.condition) for one in some), strict=True)
+    value, scale, condition = (np.array(part, dtype=object) for part in parts)
+    return Values(value, scale, float(max(condition)))
+
+
 def joined(one: Points, two: Points) -> Points:
     said = None if one.mean is None or two.mean is None else np.concatenate([one.mean, two.mean])
     parts = [(one.x, two.x), (one.functions, two.functions), (one.places, two.places)]
@@ -87,14 +132,12 @@ def joined(one: Points, two: Points) -> Points:
 
 def gradient(task: Task) -> dict[str, Expected]:
     """How the evidence rises with scale, lengthscale, noise and each level of the mean."""
-    model, n, h = task.model, task.n, mpf(10) ** -25
-    length, scale = mpf(model.length), mpf(model.scale)
-    longer, shorter = (kernel(model, task.points, task.points, length=length * (1 + s * h)) for s in (1, -1))
+    model, n = task.model, task.n
     eye = [[mpf(int(i == j)) for j in range(n)] for i in range(n)]
     K = kernel(model, task.points, task.points)
     slopes: dict[str, Matrix] = {
-        "scale": [[value / scale for value in row] for row in K],
-        "length": [[(a - b) / (2 * h * length) for a, b in zip(*rows, strict=True)] for rows in zip(longer, shorter, strict=True)],
+        "scale": [[value / mpf(model.scale) for value in row] for row in K],
+        "length": _along_length(model, task.points),
         "noise": eye,
     }
     weight = mpf(1)
@@ -108,11 +151,25 @@ def gradient(task: Task) -> dict[str, Expected]:
     return found
 
 
+def _along_length(model: Model, points: Points) -> Matrix:
+    """How covariances rise with the lengthscale. Pairs that an exponential kernel takes for one point do not."""
+    length, h, n = mpf(model.length), mpf(10) ** -25, len(points.x)
+    longer, shorter = (kernel(model, points, points, length=length * (1 + s * h)) for s in (1, -1))
+    found = [[(longer[i][j] - shorter[i][j]) / (2 * h * length) for j in range(n)] for i in range(n)]
+    if model.shape == "exponential":
+        z = exactly(points.places)
+        for i, j in product(range(n), repeat=2):
+            if sum(((a - b) / length) ** 2 for a, b in zip(z[i], z[j], strict=True)) <= ONE_POINT:
+                found[i][j] = mpf(0)
+    return found
+
+
 def _along(task: Task, slope: Matrix, inverse: Matrix, weight: Number) -> Expected:
     """`½ (w ααᵀ − p A⁻¹)` against dA."""
+    least = VANISHING * mpf(task.model.scale) * (1 + 1 / mpf(task.model.length))
     flat = [value for row in slope for value in row]
     trace = mp.fdot([value for row in inverse for value in row], flat)
     fit = mp.fsum(mp.fdot(alpha, [mp.fdot(row, alpha) for row in slope]) for alpha in task.alphas)
     sizes = weight * mp.fsum(mp.fdot(alpha, alpha) for alpha in task.alphas)
     sizes += task.p * length_of([value for row in inverse for value in row])
-    return Expected((weight * fit - task.p * trace) / 2, sizes * length_of(flat) / 2, task.solved.condition)
+    return Expected((weight * fit - task.p * trace) / 2, sizes * (length_of(flat) + least) / 2, task.solved.condition)

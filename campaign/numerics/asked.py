@@ -27,6 +27,8 @@ class Answers:
 
     by_task: dict[str, list[Array]] = field(default_factory=dict)
     summed: dict[str, float] = field(default_factory=dict)
+    slopes: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of the summed evidence along each parameter that is one number: where it is, and the slope."""
     jitter: float = 0.0
     joint_jitter: float = 0.0
     told: set[float] = field(default_factory=set)
@@ -57,6 +59,9 @@ def _evidence(group: Group, found: Answers) -> None:
         found.told.add(value.jitter)
     if traced_sum.total.requires_grad:
         traced_sum.total.backward()  # type: ignore[no-untyped-call]
+        for name, value in group.prior.named_parameters():
+            if value.grad is not None and value.numel() == 1:
+                found.slopes[name] = float(value.detach()), float(value.grad)
 
 
 def _terms(value: Evidence) -> list[Tensor]:

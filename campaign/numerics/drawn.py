@@ -142,10 +142,10 @@ def _decades(rng: Rng) -> float:
     return float(10.0 ** (rng.uniform(-3, 3) if rng.integers(2) else rng.uniform(-DECADES, DECADES)))
 
 
-def _prior(
-    rng: Rng, kernel: str, d: int, p: int, unit_x: float, unit_y: float
-) -> tuple[Prior, Model, str]:
-    mean = str(rng.choice(["zero", "constant", "linear", "deep"] if abs(np.log10(unit_x)) < 4 else ["zero", "constant"]))
+def _prior(rng: Rng, kernel: str, d: int, p: int, unit_x: float, unit_y: float) -> tuple[Prior, Model, str]:
+    mean = str(
+        rng.choice(["zero", "constant", "linear", "deep"] if abs(np.log10(unit_x)) < 4 else ["zero", "constant"])
+    )
     degrees = float(2.1 + 10.0 ** rng.choice([rng.uniform(-3, 2), rng.uniform(2, 9)])) if rng.random() < 0.3 else None
     told, noise = _noise(rng, unit_y)
     options: dict[str, Any] = {"hidden": (4,), "functions": 3, "activation": "tanh", "degrees": degrees}

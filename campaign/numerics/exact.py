@@ -11,11 +11,10 @@ from jaxtyping import Float
 from mpmath import mp, mpf
 
 from campaign.numerics.drawn import Model, Points
+from campaign.numerics.wanted import ROUNDING
 from metaprior.arrays import Array
 
 DIGITS = 60
-ROUNDING = 2.0**-53
-LEAST = 1e-12
 HOPELESS = mpf(10) ** 30
 """Condition number from which on a matrix counts as singular."""
 
@@ -30,10 +29,6 @@ class Expected:
     value: Number
     scale: Number
     condition: Number
-
-    @property
-    def tolerance(self) -> float:
-        return max(LEAST, 100 * ROUNDING * float(min(self.condition, HOPELESS)))
 
 
 def exactly(rows: Float[Array, "n k"]) -> Matrix:

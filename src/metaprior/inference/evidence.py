@@ -19,6 +19,9 @@ from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
 LOG_2PI = math.log(2 * math.pi)
 
+STIRLING = 20.0
+"""From here on, four terms of Stirling's series have all digits."""
+
 
 class Evidence(NamedTuple):
     """The three terms of the log marginal likelihood, each `[m]` (per task) or a sum.
@@ -112,8 +115,20 @@ def student_terms(
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
     """What takes the place of data fit and normaliser under a Student-t process, for `count` values a task."""
     fit = -0.5 * (degrees + count) * torch.log1p(quadratic / (degrees - 2))
-    normaliser = torch.lgamma((degrees + count) / 2) - torch.lgamma(degrees / 2)
-    return fit, normaliser - 0.5 * count * ((degrees - 2) * math.pi).log()
+    return fit, log_gamma_ratio(degrees / 2, count / 2) - 0.5 * count * ((degrees - 2) * math.pi).log()
+
+
+def log_gamma_ratio(a: Float[Tensor, "*b"], h: Tensor | float) -> Float[Tensor, "*b"]:
+    """`log Γ(a + h) − log Γ(a)`; where a is large, by Stirling's series: two large numbers would lose the digits."""
+    large = a.clamp(min=STIRLING)
+    rest = _beyond_stirling(large + h) - _beyond_stirling(large)
+    series = (large - 0.5) * torch.log1p(h / large) + h * ((large + h).log() - 1) + rest
+    return torch.where(a > STIRLING, series, torch.lgamma(a + h) - torch.lgamma(a))
+
+
+def _beyond_stirling(a: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    square = a.square()
+    return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / a
 
 
 def student_slopes(
@@ -343,9 +358,7 @@ class _GaussianTerms(torch.autograd.Function):
         return _GaussianTerms._kept(ctx, inverse(L), alpha, S, quadratic, logdet)
 
     @staticmethod
-    def _kept(
-        ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor
-    ) -> Any:
+    def _kept(ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor) -> Any:
         trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
         return quadratic, trace, logdet

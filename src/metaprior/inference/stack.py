@@ -316,7 +316,10 @@ class Covariances:
         *,
         inverted: bool,
     ) -> None:
-        self.z, self.times, self.scale = torch.from_numpy(z), *(torch.from_numpy(v)[:, None, None] for v in (times, scale))
+        self.z, self.times, self.scale = (
+            torch.from_numpy(z),
+            *(torch.from_numpy(v)[:, None, None] for v in (times, scale)),
+        )
         self.functions = None if functions is None else torch.from_numpy(functions)
         self.mask = None if mask is None else torch.from_numpy(mask)
         self.squares = squares_in_lengthscales(self.z, self.z, self.times)
@@ -346,7 +349,9 @@ class Covariances:
 
     def back(
         self, alpha: Float[Array, "J n k"], weighted: Float[Array, "J n k"], logdet: Float[Array, " J"]
-    ) -> tuple[Float[Array, "J n q"], Float[Array, " J"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]]:
+    ) -> tuple[
+        Float[Array, "J n q"], Float[Array, " J"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]
+    ]:
         """Slopes along z, t, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|. alpha: `A⁻¹ R`; weighted: by the first.
 
         As in `evidence.py` it is `A⁻¹ − ααᵀ` against dA. What is kept here is used up.

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from metaprior.arrays import Array, by_threads
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.evidence import Evidence, student_terms
+from metaprior.inference.evidence import Evidence, log_gamma_ratio, student_terms
 from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
 from metaprior.inference.posterior import Posterior
 from metaprior.seeds import child_seed
@@ -95,7 +95,7 @@ class StudentPosterior(Posterior):
         residual, scale, degrees = self.as_targets(y) - self.mean, self._scale, self._of_rows(self.degrees)
         certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
         safe = torch.where(scale > 0, scale, 1.0)
-        constant = torch.lgamma((degrees + 1) / 2) - torch.lgamma(degrees / 2) - 0.5 * (degrees * math.pi).log()
+        constant = log_gamma_ratio(degrees / 2, 0.5) - 0.5 * (degrees * math.pi).log()
         density = constant - safe.log() - (degrees + 1) / 2 * torch.log1p((residual / safe).square() / degrees)
         return torch.where(scale > 0, density, certain)
 

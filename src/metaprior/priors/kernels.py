@@ -316,7 +316,7 @@ def _by_formula(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*
 
 
 def squares_in_lengthscales(
-    z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"], times: Float[Tensor, "..."]
+    z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"], times: Float[Tensor, ...]
 ) -> Float[Tensor, "*n1 n2"]:
     """`t |z − z'|²` between points, as far as it matters."""
     return squared_distances(z1, z2).mul_(times).clamp_(max=FAR)

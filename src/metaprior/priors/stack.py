@@ -207,12 +207,12 @@ STRAIGHT = 20.0
 """From here on torch's softplus is the identity, and so is ours: the same parameters are the same prior."""
 
 
-def softplus(raw: Float[Array, "..."]) -> Float[Array, "..."]:
+def softplus(raw: Float[Array, ...]) -> Float[Array, ...]:
     """`log(1 + eʳ)`, as torch has it."""
     return np.where(raw > STRAIGHT, raw, np.logaddexp(0.0, raw))
 
 
-def softplus_slope(value: Float[Array, "..."]) -> Float[Array, "..."]:
+def softplus_slope(value: Float[Array, ...]) -> Float[Array, ...]:
     """How it rises, where it has this value."""
     return np.where(value > STRAIGHT, 1.0, -np.expm1(-value))
 
