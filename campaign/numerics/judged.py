@@ -22,6 +22,9 @@ from metaprior.arrays import Array
 SAID = 5
 """Misses that are told in words."""
 
+SMALLEST = 4 * float(np.finfo(float).smallest_subnormal)
+"""What every number may be off by: below 1e-308 float64 has fewer digits."""
+
 ALONE = 6
 """Of a group with jitter, so many tasks are asked one by one."""
 
@@ -92,7 +95,7 @@ def relative_errors(found: Float[Array, " k"], values: Values) -> Float[Array, "
     errors = np.full(len(found), math.inf)
     for k, (one, value, scale) in enumerate(zip(found.tolist(), values.value, values.scale, strict=True)):
         if math.isfinite(one):
-            error = abs(value - one)
+            error = max(abs(value - one) - SMALLEST, 0)
             errors[k] = float(error / scale) if scale else (0.0 if error == 0 else math.inf)
         elif math.isinf(one) and abs(value) > np.finfo(float).max and (one > 0) == (value > 0):
             errors[k] = 0.0

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from metaprior.errors import NumericalError
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, evidence_terms, task_evidence
 from metaprior.inference.factor import Factor, factor, mean_over, padded_identity
@@ -42,6 +43,7 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
             part_mean, part_variance = part.marginals(z)
             mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
             noise[rows] = z.noise[keep].to(mean)
+        _check_finite(points, mean, variance + noise)
         return GaussianPosterior(self, points, mean, variance, noise)
 
     @property
@@ -98,6 +100,20 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
     def jitter(self) -> float:
         """The largest jitter a factorisation of a context needed, relative to its diagonal."""
         return max(float(part.jitter.max()) for part in self.parts)
+
+
+def _check_finite(points: Tasks, mean: Float[Tensor, "N p"], variance: Float[Tensor, " N"]) -> None:
+    """What overflows, or a mean or kernel that gives no number at a point, is told, and not handed on as NaN."""
+    if bool(torch.isfinite(mean.sum() + variance.sum())):  # one pass; the second one, which names the task, is rare
+        return
+    finite = torch.isfinite(mean).all(1) & torch.isfinite(variance)
+    if not bool(finite.all()):
+        row = int(torch.nonzero(~finite)[0, 0])
+        raise NumericalError(
+            f"the posterior of task {points.ids[int(points.task_of_row[row])]!r} at {points.x[row].tolist()} is not "
+            "finite. Likely causes: (a) a point so far away, or values so large, that something overflows: scale them; "
+            "(b) a mean or a kernel that is not finite there."
+        )
 
 
 class ContextBatch:
