@@ -27,16 +27,16 @@ over tasks that share inputs or do not, conditioned on, stacked. The tolerance i
 condition number of K + σ²I (for a joint density, of context and points together), computed in mpmath with 60 digits.
 What networks and bases say of a point is taken as they say it, and parameters as float64 has them.
 
-An error is relative to what enters, so that cancellation is judged fairly: the data fit to itself (to `|α| |y|` beside
-it where the mean is summed from larger parts), the complexity to `½ p Σ (|log λ| + 1)` over the eigenvalues, the
-evidence to the sum of its terms' sizes, a mean to the prior's mean and the lesser of `|k*| |α|` and `|A⁻¹k*| |y − m|`, a
-variance or covariance to the prior's deviations, a slope to `½ (|α|² + |A⁻¹|) |dA|`, a joint density to both evidences
-that it is the difference of. Where jitter was told, the exact answer is that of the matrix with it; where none was
-told, log|A| may not be larger than that of A + 100 · 2⁻⁵³ |A|: jitter would make it so. Where κ is above 1e14 no digit is promised, but
-NaN and negative variances are misses there too. An error instead of an answer has to name the task, and
-κ has to be above 1e8. The other route in float64 takes eigenvalues and -vectors in NumPy, and distributions at single
-points are compared with mpmath by their own mean and deviation, from 1e-300 to 1 − 2⁻⁵³. Not asked here: GPyTorch's own
-kernels, float32, and what runs on a GPU alone."""
+An error is relative to what enters, so that cancellation is judged fairly: the data fit to itself (and to `|α|` times
+the parts that the mean is summed from, where it is linear), the complexity to `½ p Σ (|log λ| + 1)` over the
+eigenvalues, the evidence to the sum of its terms' sizes, a mean to the prior's mean and the lesser of `|k*| |α|` and
+`|A⁻¹k*| |y − m|`, a variance or covariance to the prior's deviations, a slope to `½ (|α|² + |A⁻¹|) |dA|`, a joint
+density to both evidences that it is the difference of. Where jitter was told, the exact answer is that of the matrix
+with it; where none was told, log|A| may not be above that of A + 100 · 2⁻⁵³ |A|, as it would be with jitter. Where κ is
+above 1e14 no digit is promised, but NaN and negative variances are misses there too. An error instead of an answer has
+to name the task, and κ has to be above 1e8. The other route in float64 takes eigenvalues and -vectors in NumPy.
+Distributions at single points are compared with mpmath by their own mean and deviation, at probabilities from 1e-300
+to 1 − 2⁻⁵³. Not asked here: GPyTorch's own kernels, float32, and what runs on a GPU alone."""
 
 
 def run(effort: Effort) -> Section:
@@ -50,16 +50,15 @@ def run(effort: Effort) -> Section:
     outcomes = {"mpmath": exact, "float64": other, "distributions": tails, "MetaGP": units, "extremes": limits}
     said = [f"Against {name}: {one}." for name, outcome in outcomes.items() for one in outcome.said]
     tables = [_table(f"Against {name}", outcome) for name, outcome in list(outcomes.items())[:4]]
-    return Section(
-        "Numbers", HOW, [*_checks(outcomes), _found(found)], [*tables, _planted_table(found)], [*_notes(outcomes), *said],
-        {
-            "problems against mpmath": exact.counts["problems"],
-            "against float64 by another route": other.counts["problems"],
-            "distributions": tails.counts["distributions"],
-            "models in extreme units": units.counts["models"],
-            "extreme problems": limits.counts["extreme problems"],
-        },
-    )  # fmt: skip
+    counts: dict[str, float] = {
+        "problems against mpmath": exact.counts["problems"],
+        "against float64 by another route": other.counts["problems"],
+        "distributions": tails.counts["distributions"],
+        "models in extreme units": units.counts["models"],
+        "extreme problems": limits.counts["extreme problems"],
+    }
+    checks, notes = [*_checks(outcomes), _found(found)], [*_notes(outcomes), *said]
+    return Section("Numbers", HOW, checks, [*tables, _planted_table(found)], notes, counts)
 
 
 def _all(effort: Effort, work: Callable[[int], Outcome], count: int, what: str) -> Outcome:
@@ -117,7 +116,7 @@ def _checks(outcomes: dict[str, Outcome]) -> list[Check]:
         misses("nothing is NaN", *both),
         misses("no variance is negative", *both),
         misses("jitter is told", *both),
-        misses("every way tells the same jitter", *both),
+        misses("a posterior tells all of its jitter", *both),
         _refusals(outcomes),
         misses("nothing is NaN, however extreme", *extremes),
         misses("no variance is negative, however extreme", *extremes),
@@ -160,8 +159,8 @@ def _notes(outcomes: dict[str, Outcome]) -> list[str]:
     for name in ("mpmath", "float64"):
         counts = outcomes[name].counts
         found.append(
-            f"Against {name}: {counts['with jitter']:,} groups of problems needed jitter, {counts['singular']:,} problems "
-            f"had a singular matrix that was factored without, {counts['no digit promised']:,} one with κ above 1e14, "
+            f"Against {name}: {counts['with jitter']:,} problems needed jitter, {counts['singular']:,} had a singular "
+            f"matrix that was factored without, {counts['no digit promised']:,} one with κ above 1e14, "
             f"{counts['refused']:,} were refused."
         )
     refused = outcomes["extremes"].counts["extreme problems refused"]

@@ -16,10 +16,18 @@ from campaign.numerics.wanted import Values, Wanted, summed
 from metaprior.arrays import Array
 
 VANISHING = mpf(10) ** -290
-"""Share of the prior's variance that a covariance is no longer judged by: an exponential vanishes at 1e-308."""
+"""Share of the prior's variance that a covariance is no longer judged by: an exponential vanishes at 1e-308 …"""
+
+SMALLEST = mpf(10) ** -308
+"""… and so do all numbers."""
 
 ONE_POINT = mpf(10) ** -12
 """Squared distance in lengthscales up to which an exponential kernel, which has a kink at 0, is given no slope."""
+
+
+def vanishing(variance: Number) -> Number:
+    """What a covariance beside such a variance is judged by at least."""
+    return VANISHING * variance + SMALLEST
 
 
 def context_task(model: Model, points: Points, y: Float[Array, "n p"], jitter: float) -> Task:
@@ -49,7 +57,7 @@ class Posterior:
         for (j, k), o in product(enumerate(self.cross), range(task.p)):
             alpha, w = task.alphas[o], self.weights[j]
             scale = min(length_of(k) * length_of(alpha), length_of(w) * length_of(task.R[o]))
-            scale += VANISHING * self.prior[j][j] * length_of(alpha)
+            scale += vanishing(self.prior[j][j]) * length_of(alpha)
             scale += sizes[j][o] + (0 if task.sizes is task.R else length_of(w) * length_of(task.sizes[o]))
             found.append(Expected(level[j][o] + mp.fdot(k, alpha), scale, task.solved.condition))
         return found
@@ -77,7 +85,7 @@ class Posterior:
         """
         task, count = self.task, len(y_at)
         unit = mp.fsum(self.prior[k][k] for k in range(count)) / count
-        points, added = joined(task.points, self.points), [*task.added, *[mpf(jitter) * unit] * count]
+        points, added = task.points.joined(self.points), [*task.added, *[mpf(jitter) * unit] * count]
         both = Task(task.model, points, np.concatenate([y, y_at]), added, task.n)
         if both.hopeless:
             return None
@@ -124,12 +132,6 @@ def as_values(some: Sequence[Expected]) -> Values:
     return Values(value, scale, float(max(condition)))
 
 
-def joined(one: Points, two: Points) -> Points:
-    said = None if one.mean is None or two.mean is None else np.concatenate([one.mean, two.mean])
-    parts = [(one.x, two.x), (one.functions, two.functions), (one.places, two.places)]
-    return Points(*(np.concatenate(pair) for pair in parts), said)
-
-
 def gradient(task: Task) -> dict[str, Expected]:
     """How the evidence rises with scale, lengthscale, noise and each level of the mean."""
     model, n = task.model, task.n
@@ -166,7 +168,7 @@ def _along_length(model: Model, points: Points) -> Matrix:
 
 def _along(task: Task, slope: Matrix, inverse: Matrix, weight: Number) -> Expected:
     """`½ (w ααᵀ − p A⁻¹)` against dA."""
-    least = VANISHING * mpf(task.model.scale) * (1 + 1 / mpf(task.model.length))
+    least = vanishing(mpf(task.model.scale)) * (1 + 1 / mpf(task.model.length))
     flat = [value for row in slope for value in row]
     trace = mp.fdot([value for row in inverse for value in row], flat)
     fit = mp.fsum(mp.fdot(alpha, [mp.fdot(row, alpha) for row in slope]) for alpha in task.alphas)

@@ -20,19 +20,21 @@ TERMS = ("data fit", "complexity", "normaliser", "evidence")
 
 @dataclass
 class Answers:
-    """Numbers by what they are, one row for each task (of the group as a whole: one row); and the jitter that was told.
-
-    jitter: of contexts, and of joint densities.
-    """
+    """Numbers by what they are and by which way, "mean | at()", one row for each task; and the jitter that was told."""
 
     by_task: dict[str, list[Array]] = field(default_factory=dict)
     summed: dict[str, float] = field(default_factory=dict)
     slopes: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of the summed evidence along each parameter that is one number: where it is, and the slope."""
-    jitter: float = 0.0
+    jitter: dict[str, float] = field(default_factory=dict)
+    """Of contexts, as each way tells it."""
     joint_jitter: float = 0.0
-    told: set[float] = field(default_factory=set)
-    """Every jitter that any of the ways told of the contexts."""
+    told_in_all: float = 0.0
+    """What the posterior tells in the end, of both."""
+
+    @property
+    def most_jitter(self) -> float:
+        return max(*self.jitter.values(), self.joint_jitter)
 
 
 def ask(group: Group) -> Answers:
@@ -56,12 +58,12 @@ def _evidence(group: Group, found: Answers) -> None:
     traced_sum = summed_evidence(group.prior, laid_out, group.context.ids)
     for name, value in {"summed": total, "summed with gradient": traced_sum}.items():
         found.summed |= {f"{term} | {name}": float(part) for term, part in zip(TERMS, _terms(value), strict=True)}
-        found.told.add(value.jitter)
+        found.jitter[name] = value.jitter
     if traced_sum.total.requires_grad:
         traced_sum.total.backward()  # type: ignore[no-untyped-call]
-        for name, value in group.prior.named_parameters():
-            if value.grad is not None and value.numel() == 1:
-                found.slopes[name] = float(value.detach()), float(value.grad)
+        for name, own in group.prior.named_parameters():
+            if own.grad is not None and own.numel() == 1:
+                found.slopes[name] = float(own.detach()), float(own.grad)
 
 
 def _terms(value: Evidence) -> list[Tensor]:
@@ -71,15 +73,14 @@ def _terms(value: Evidence) -> list[Tensor]:
 def _keep(found: Answers, value: Evidence, way: str) -> None:
     for term, part in zip(TERMS, _terms(value), strict=True):
         found.by_task[f"{term} | {way}"] = [np.array([float(one)]) for one in part]
-    found.told.add(value.jitter)
+    found.jitter[way] = value.jitter
 
 
 def _posterior(group: Group, found: Answers) -> None:
     conditional = condition(group.prior, group.context)
     _keep(found, conditional.evidence, "condition()")
     posterior = conditional.at(group.points)
-    found.jitter = posterior.jitter
-    found.told.add(posterior.jitter)
+    found.jitter["at()"] = posterior.jitter
     sizes = group.points.sizes.tolist()
     mean, variance = posterior.mean, posterior.sd.square()
     bare = posterior.function.sd.square()
@@ -92,9 +93,7 @@ def _posterior(group: Group, found: Answers) -> None:
     found.by_task["joint density | at()"] = [np.array([float(one)]) for one in joint]
     needed = posterior.gaussian.needed if isinstance(posterior, StudentPosterior) else posterior.needed
     found.joint_jitter = max(needed, default=0.0)
-    found.told.add(posterior.jitter if not found.joint_jitter else found.jitter)
-    if posterior.jitter != max(found.jitter, found.joint_jitter):
-        found.told.add(posterior.jitter)
+    found.told_in_all = posterior.jitter
 
 
 def _stacked(group: Group, found: Answers) -> None:
@@ -108,4 +107,4 @@ def _stacked(group: Group, found: Answers) -> None:
         said = stacked_evidence(stack, stack.start, laid_out, sloped=sloped)
         way = f"stacked{', each' if whole else ''}{' with slopes' if sloped else ''}"
         found.summed[f"evidence | {way}"] = float(said.total[0])
-        found.told.add(float(said.jitter[0]))
+        found.jitter[way] = float(said.jitter[0])

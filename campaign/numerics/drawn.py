@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,13 @@ class Points:
     places: Float[Array, "n q"]
     mean: Float[Array, "n p"] | None
 
+    def joined(self, other: Points) -> Points:
+        """These points and some more."""
+        said = None if self.mean is None or other.mean is None else np.concatenate([self.mean, other.mean])
+        pairs = ((self.x, other.x), (self.functions, other.functions), (self.places, other.places))
+        x, functions, places = (np.concatenate(pair) for pair in pairs)
+        return Points(x, functions, places, said)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -75,7 +83,7 @@ class Group:
 
 def _functions(prior: Prior) -> int:
     """Of a prior's features, how many enter by their inner product: the first of them."""
-    base = getattr(prior.kernel, "base_kernel", None)
+    base: Any = getattr(prior.kernel, "base_kernel", None)
     if hasattr(base, "first"):
         return int(base.first)
     return 10**9 if type(base).__name__ == "InnerProduct" else 0
@@ -89,7 +97,7 @@ def model_of(prior: Prior) -> Model:
     if shape is not None:
         scale, length = float(base.outputscale.detach()), float(base.base_kernel.lengthscale.detach())
     known = dict(prior.named_parameters())
-    outputs = [one for one in (getattr(prior.mean, "base_means", None) or [prior.mean])]
+    outputs = list(getattr(prior.mean, "base_means", None) or [prior.mean])
     weights = [one.weights.detach().numpy()[:, 0] for one in outputs if hasattr(one, "weights")]
     names = ("raw_constant", "bias")
     level = [float(next((getattr(one, name).detach() for name in names if hasattr(one, name)), 0.0)) for one in outputs]
@@ -143,9 +151,8 @@ def _decades(rng: Rng) -> float:
 
 
 def _prior(rng: Rng, kernel: str, d: int, p: int, unit_x: float, unit_y: float) -> tuple[Prior, Model, str]:
-    mean = str(
-        rng.choice(["zero", "constant", "linear", "deep"] if abs(np.log10(unit_x)) < 4 else ["zero", "constant"])
-    )
+    tame_x, tame_y = (abs(math.log10(unit)) < 4 for unit in (unit_x, unit_y))
+    mean = str(rng.choice(["zero", "constant", *["linear"] * tame_x, *["deep"] * (tame_x and tame_y)]))
     degrees = float(2.1 + 10.0 ** rng.choice([rng.uniform(-3, 2), rng.uniform(2, 9)])) if rng.random() < 0.3 else None
     told, noise = _noise(rng, unit_y)
     options: dict[str, Any] = {"hidden": (4,), "functions": 3, "activation": "tanh", "degrees": degrees}
@@ -172,7 +179,7 @@ def _noise(rng: Rng, unit_y: float) -> tuple[str, FixedNoise | LearnedNoise]:
 
 def _set(rng: Rng, prior: Prior, mean: str, unit_x: float, unit_y: float) -> None:
     """Parameters that suit the units."""
-    base = getattr(prior.kernel, "base_kernel", None) if hasattr(prior.kernel, "features") else prior.kernel
+    base: Any = getattr(prior.kernel, "base_kernel", None) if hasattr(prior.kernel, "features") else prior.kernel
     base = getattr(base, "other", base)
     if hasattr(base, "outputscale"):
         base.outputscale = torch.tensor(unit_y**2 * 10.0 ** rng.uniform(-2, 2), dtype=torch.float64)

@@ -79,8 +79,8 @@ class Outcome:
         if missed.any() and len(self.said) < SAID:
             k = int(np.argmax(missed))
             self.said.append(
-                f"{name} is {float(found[k])!r}, exactly {mp.nstr(mpf(values.value[k]), 17)}: {shares[k]:.2g} times what "
-                f"κ = {values.condition:.1e} allows ({told})"
+                f"{name} is {float(found[k])!r}, exactly {mp.nstr(mpf(values.value[k]), 17)}: {shares[k]:.2g} times "
+                f"what κ = {values.condition:.1e} allows ({told})"
             )
 
     def demand(self, name: str, holds: bool, told: str) -> None:
@@ -110,18 +110,22 @@ def judge(group: Group, reference: Reference, outcome: Outcome, slopes: bool = F
     except NumericalError as error:
         _refused(group, reference, outcome, str(error))
         return
-    jittered = max(answers.told) > 0 or answers.joint_jitter > 0
+    jittered = answers.most_jitter > 0
     if count > 1 and jittered:  # whose jitter it is, is known where a task is alone
         for k in range(min(count, ALONE)):
             judge(lone(group, k), reference, outcome)
         return
     outcome.counts.update({"problems": count, "with jitter": int(jittered)})
-    outcome.demand("every way tells the same jitter", len(answers.told) == 1, f"{group.told}: {answers.told}")
+    both = max(answers.jitter["at()"], answers.joint_jitter)
+    outcome.demand(
+        "a posterior tells all of its jitter", answers.told_in_all == both, f"{group.told}: {answers.jitter}"
+    )
     with mp.workdps(DIGITS):
-        each = [reference(group, k, answers.jitter, answers.joint_jitter) for k in range(count)]
-        for k, wanted in enumerate(each):
-            _judge_task(f"{group.told}, task {k}", k, wanted, answers, outcome)
-        _judge_sums(group, each, answers, outcome)
+        for jitter in sorted(set(answers.jitter.values())):  # at the edge, one way may need it and another not
+            each = [reference(group, k, jitter, answers.joint_jitter) for k in range(count)]
+            for k, wanted in enumerate(each):
+                _judge_task(f"{group.told}, task {k}", k, jitter, wanted, answers, outcome)
+            _judge_sums(group, jitter, each, answers, outcome)
         if slopes and not jittered:
             _judge_slopes(group, answers, outcome)
 
@@ -134,28 +138,34 @@ def _refused(group: Group, reference: Reference, outcome: Outcome, message: str)
     outcome.demand("an error has a reason", worst > WELL, f"{group.told}: κ = {worst:.1e}, {message}")
 
 
-def _judge_task(told: str, k: int, wanted: Wanted, answers: Answers, outcome: Outcome) -> None:
+def _judge_task(told: str, k: int, jitter: float, wanted: Wanted, answers: Answers, outcome: Outcome) -> None:
+    """The answers of all ways that told this jitter."""
     for name, rows in answers.by_task.items():
-        found = rows[k]
+        found, (what, _, way) = rows[k], name.partition(" | ")
+        if answers.jitter[way] != jitter:
+            continue
         outcome.demand("nothing is NaN", not np.isnan(found).any(), f"{name}: {told}")
-        if name.startswith("complexity") and not answers.jitter:
+        if what == "complexity" and not jitter:
             slack = 1e-12 * (abs(wanted.least_complexity) + len(found))
             outcome.demand("jitter is told", bool(found[0] >= wanted.least_complexity - slack), f"{name}: {told}")
         if "variance" in name:
             own = found[:: math.isqrt(len(found)) + 1] if name.startswith("covariance") else found
             outcome.demand("no variance is negative", bool((own >= 0).all()), f"{name}: {told}")
-        values = wanted.values.get(name.split(" | ")[0])
+        values = wanted.values.get(what)
         if values is not None:
             outcome.compare(name, found, values, told)
     outcome.counts["singular"] += int(not wanted.values)
     outcome.counts["no digit promised"] += int(bool(wanted.values) and 100 * wanted.condition * 2.0**-53 >= 1)
 
 
-def _judge_sums(group: Group, each: Sequence[Wanted], answers: Answers, outcome: Outcome) -> None:
+def _judge_sums(group: Group, jitter: float, each: Sequence[Wanted], answers: Answers, outcome: Outcome) -> None:
     for name, found in answers.summed.items():
+        what, _, way = name.partition(" | ")
+        if answers.jitter[way] != jitter:
+            continue
         outcome.demand("nothing is NaN", not math.isnan(found), f"{name}: {group.told}")
         if all(one.values for one in each):
-            values = summed([one.values[name.split(" | ")[0]] for one in each])
+            values = summed([one.values[what] for one in each])
             outcome.compare(name, np.array([found]), values, group.told)
 
 

@@ -34,6 +34,8 @@ def judge_limits(seed: int, outcome: Outcome) -> None:
             own = np.concatenate([_own(name, row) for row in rows])
             outcome.demand("no variance is negative, however extreme", bool((own >= 0).all()), f"{name}: {group.told}")
     for name, value in answers.summed.items():
+        if "stacked" in name:  # of a stack it is said to be NaN where it cannot be computed
+            continue
         outcome.demand("nothing is NaN, however extreme", not np.isnan(value), f"{name}: {group.told}")
 
 

@@ -28,7 +28,8 @@ def kernel(model: Model, one: Points, two: Points, unit: float) -> Float[Array, 
         square = np.square(gaps).sum(-1)
     t = np.sqrt(np.minimum(square, 1e8) * (5.0 if model.shape == "matern" else 1.0))
     shapes = {"rbf": np.exp(-0.5 * t * t), "exponential": np.exp(-t), "matern": (1 + t + t * t / 3) * np.exp(-t)}
-    return found + model.scale / unit * shapes[model.shape]
+    found += model.scale / unit * shapes[model.shape]
+    return found
 
 
 def mean(model: Model, points: Points, p: int) -> tuple[Float[Array, "n p"], Float[Array, "n p"]]:
@@ -83,8 +84,7 @@ class Solved:
     def beta(self) -> tuple[float, float]:
         """`rᵀA⁻¹r`, and what its error is relative to."""
         found = float((np.square(self.Q.T @ self.R) / self.eigenvalues[:, None]).sum())
-        lengths = np.linalg.norm(self.alpha, axis=0) * np.linalg.norm(self.sizes, axis=0)
-        return found, found if self.exact else found + float(lengths.sum())
+        return found, found if self.exact else found + float((lengths_of(self.alpha) * lengths_of(self.sizes)).sum())
 
     def evidence(self) -> dict[str, Values]:
         """The three terms and their sum."""
@@ -120,6 +120,13 @@ def wanted(group: Group, k: int, jitter: float, joint_jitter: float) -> Wanted:
     return Wanted(found, task.condition, least)
 
 
+def lengths_of(columns: Float[Array, "n k"]) -> Float[Array, " k"]:
+    """Of each column; squares of very small numbers would vanish."""
+    largest = np.abs(columns).max(0)
+    found: Array = largest * np.linalg.norm(columns / np.where(largest > 0, largest, 1.0), axis=0)
+    return found
+
+
 def unit_of(model: Model, points: Points) -> float:
     """A power of four near the variance at these points."""
     variance = model.scale + model.noise
@@ -142,9 +149,8 @@ def posterior(task: Solved, at: Points) -> dict[str, Values]:
     half = (task.Q.T @ cross) / np.sqrt(task.eigenvalues)[:, None]
     weights, root = task.Q @ (half / np.sqrt(task.eigenvalues)[:, None]), math.sqrt(unit)
     level, sizes = mean(model, at, p)
-    norms = [np.linalg.norm(part, axis=0) for part in (cross, task.alpha, weights, task.R, task.sizes)]
-    k, a, w, r, s = norms
-    scale = np.minimum(np.outer(k, a), np.outer(w, r)) + 1e-290 * np.outer(np.diagonal(prior), a)
+    k, a, w, r, s = (lengths_of(part) for part in (cross, task.alpha, weights, task.R, task.sizes))
+    scale = np.minimum(np.outer(k, a), np.outer(w, r)) + np.outer(1e-290 * np.diagonal(prior) + 1e-308 / unit, a)
     scale += 0 if task.exact else np.outer(w, s)
     free, (beta, rough) = (model.degrees or 0.0) - 2, task.beta
     widening, wide = (1.0, 1.0) if model.degrees is None else ((free + b) / (free + task.R.size) for b in (beta, rough))
@@ -164,9 +170,7 @@ def posterior(task: Solved, at: Points) -> dict[str, Values]:
 
 def joint(task: Solved, at: Points, y: Array, y_at: Array, jitter: float) -> Values | None:
     """Log density of all values at the points. jitter: relative to their variance. None where it is no number."""
-    parts = [(task.points.x, at.x), (task.points.functions, at.functions), (task.points.places, at.places)]
-    said = None if at.mean is None or task.points.mean is None else np.concatenate([task.points.mean, at.mean])
-    points = Points(*(np.concatenate(pair) for pair in parts), said)
+    points = task.points.joined(at)
     unit = unit_of(task.model, points)
     added = jitter * float(np.diagonal(kernel(task.model, at, at, unit)).mean())
     jitters = np.concatenate([task.added * task.unit / unit, np.full(len(y_at), added)])

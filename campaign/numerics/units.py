@@ -101,9 +101,11 @@ def _back(name: str, values: Values, scaler: Scaler, n: int, k: int) -> Values:
 def _judge_scaled(scaler: Scaler, tasks: Tasks, told: str, outcome: Outcome) -> None:
     """Each value, less the shift, over the scale."""
     found = scaler.scale(tasks)
-    for name, raw, said, shift, scale in (
-        ("x", tasks.x, found.x, scaler.x_shift, scaler.x_scale), ("y", tasks.y, found.y, scaler.y_shift, scaler.y_scale),
-    ):  # fmt: skip
+    columns = (
+        ("x", tasks.x, found.x, scaler.x_shift, scaler.x_scale),
+        ("y", tasks.y, found.y, scaler.y_shift, scaler.y_scale),
+    )
+    for name, raw, said, shift, scale in columns:
         value = [(mpf(float(one)) - mpf(float(shift[0]))) / mpf(float(scale[0])) for one in raw[:, 0]]
         exact = np.array(value, dtype=object)
         outcome.compare(f"scaled {name} | scaler", said[:, 0].numpy(), Values(exact, abs(exact), 1.0), told)

@@ -40,5 +40,5 @@ class Wanted(NamedTuple):
 
 def summed(parts: Sequence[Values]) -> Values:
     """Of sums."""
-    value, scale = (sum((part[k] for part in parts), np.zeros(1)) for k in range(2))
+    value, scale = (np.sum(some, axis=0) for some in ([one.value for one in parts], [one.scale for one in parts]))
     return Values(value, scale, max(part.condition for part in parts))

@@ -172,7 +172,8 @@ def _batch_sum(
     z = at_inputs(prior, batch, at_distinct)
     count, n, p = batch.y.shape
     names = [ids[int(batch.tasks[0])]]
-    quadratic, trace, logdet, jitter = prior_terms(prior, z, batch.mean - z.mean, batch.scatter, names)
+    residual = batch.mean - z.mean + batch.rounded
+    quadratic, trace, logdet, jitter = prior_terms(prior, z, residual, batch.scatter, names)
     half = -0.5 * (count / n if per_point else count)
     fit, complexity = quadratic.sum() + trace.sum(), logdet.sum()
     return Evidence(half * fit, half * p * complexity, torch.full_like(complexity, half * p * n * LOG_2PI), jitter)
@@ -344,6 +345,8 @@ class _GaussianTerms(torch.autograd.Function):
         L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
+        if S is not None and not bool(torch.isfinite(S).all()):
+            raise NumericalError(_residual_message(S, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         half = torch.linalg.solve_triangular(L, R, upper=False)
@@ -389,5 +392,5 @@ def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | Non
     which = f"task {names[bad]!r}" if names is not None else f"batch element {bad}"
     return (
         f"y − m(x) of {which} is not finite. Likely causes: (a) a mean function that is not finite at these inputs; "
-        "(b) a parameter of the mean that has become infinite or NaN."
+        "(b) a parameter of the mean that has become infinite or NaN; (c) values so large that their squares overflow."
     )

@@ -264,7 +264,9 @@ class GaussianPosterior(GaussianMarginals):
             prior = self.conditional.parts[0].prior
             together = task_evidence(prior, whole.to(prior.like), self.points.ids)
             if together.jitter == 0:  # else the two factorisations are not of one matrix
-                return together.total.double() - self.evidence.total
+                found = together.total.double() - self.evidence.total
+                if bool(torch.isfinite(found).all()):  # it may be that of two infinite numbers
+                    return found
         quadratic, logdet = self.joint_terms(targets)
         return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.to(logdet) * LOG_2PI))
 

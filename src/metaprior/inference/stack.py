@@ -30,22 +30,35 @@ class StackedBatch:
     """Sets of inputs of similar size, each with the targets of all tasks that have it.
 
     A column of targets is one of a task, or (where a Gaussian prior needs no more) one of a few that have the same sum
-    of squares; `follows` says how many times the prior's mean is taken off it.
+    of squares: first the tasks' mean for each output, then some that the prior's mean is not taken off.
     """
 
     owner: Int[Array, " J"]
     index: Int[Array, "J n"]  # of points among all priors' distinct ones
     mask: Float[Array, "J n"] | None  # 0 where there is padding; None: nowhere
     columns: Float[Array, "J n k"]
-    follows: Float[Array, "J k"]
+    follows: Float[Array, "J k"]  # how much each counts, once the prior's mean is taken off; 0 where it is not
     count: Float[Array, " J"]  # of tasks
     size: Float[Array, " J"]  # points of each task
     rows: Int[Array, "J n c"] | None  # where the columns come from, if they are those of tasks
+    rounded: Float[Array, "J n p"] | None  # if they are not, what their mean would have to be more
 
     def with_targets(self, y: Float[Array, "N p"]) -> Float[Array, "J n k"]:
         """The columns that other targets in the same rows would have."""
         assert self.rows is not None
         return y.take(self.rows, 0).reshape(self.columns.shape)
+
+    def residual(self, columns: Float[Array, "J n k"], mean: Float[Array, "J n p"]) -> Float[Array, "J n k"]:
+        """The columns without the prior's mean."""
+        if self.rounded is None:
+            found: Array = columns - _expected(mean, self.follows)
+        else:
+            p = mean.shape[-1]
+            own = (columns[..., :p] - mean + self.rounded) * self.follows[:, None, :p]
+            found = np.concatenate([own, columns[..., p:]], 2)
+        if self.mask is not None:
+            found *= self.mask[..., None]
+        return found
 
     def select(self, new: Int[Array, " B"], u: int) -> StackedBatch | None:
         """Those of some priors, by their new places among these or −1; u: points of each. None: nothing is left."""
@@ -54,7 +67,7 @@ class StackedBatch:
             return None
         owner = new[self.owner[some]]
         index = self.index[some] + u * (owner - self.owner[some])[:, None]
-        parts = (self.mask, self.columns, self.follows, self.count, self.size, self.rows)
+        parts = (self.mask, self.columns, self.follows, self.count, self.size, self.rows, self.rounded)
         return StackedBatch(owner, index, *(None if part is None else part[some] for part in parts))  # type: ignore[arg-type]
 
 
@@ -145,9 +158,11 @@ def _batch(
     there = (torch.arange(most) < count[:, None]).repeat_interleave(p, 1).double()
     columns = y[rows].flatten(2) * there[:, None] * mask[..., None]
     kept: Tensor | None = rows
+    rounded: Tensor | None = None
     if not whole and most * p > n + p:
-        columns, there, kept = *_reduced(columns, there, count, p), None
-    parts = (columns, there, count.double(), mask.sum(1).double(), kept)
+        columns, there, rounded = _reduced(columns, there, count, p)
+        kept = None
+    parts = (columns, there, count.double(), mask.sum(1).double(), kept, rounded)
     return StackedBatch(
         owner.numpy(),
         index[rows[..., 0]].numpy(),
@@ -158,18 +173,22 @@ def _batch(
 
 def _reduced(
     columns: Float[Tensor, "J n k"], there: Float[Tensor, "J k"], count: Int[Tensor, " J"], p: int
-) -> tuple[Float[Tensor, "J n q"], Float[Tensor, "J q"]]:
-    """Fewer columns with the same sum of squares around any mean: the mean's own, and a root of the scatter."""
+) -> tuple[Float[Tensor, "J n q"], Float[Tensor, "J q"], Float[Tensor, "J n p"]]:
+    """Fewer columns with the same sum of squares around any mean: the mean's own, and a root of the scatter.
+
+    And what the mean has lost by rounding.
+    """
     J, n, _ = columns.shape
     by_task = columns.reshape(J, n, -1, p)
     middle = by_task.sum(2) / count[:, None, None]
     present = there.reshape(J, 1, -1, p)
-    around = ((by_task - middle[:, :, None]) * present).reshape(J, n, -1)
+    rounded = ((by_task - middle[:, :, None]) * present).sum(2) / count[:, None, None]
+    around = ((by_task - middle[:, :, None] - rounded[:, :, None]) * present).reshape(J, n, -1)
     values, vectors = torch.linalg.eigh(around @ around.mT)
     root = vectors * values.clamp(min=0.0).sqrt()[:, None]
     times = count.double().sqrt()[:, None]
     follows = torch.cat([times.expand(J, p), torch.zeros(J, n, dtype=torch.float64)], 1)
-    return torch.cat([middle * times[..., None], root], 2), follows
+    return torch.cat([middle, root], 2), follows, rounded
 
 
 class StackedEvidence(NamedTuple):
@@ -215,9 +234,7 @@ def stacked_evidence(
             covariances = Covariances(z, times, functions, scale, noise, batch.mask, stack.shape, inverted=sloped)
             if known is not None:
                 known.append(covariances)
-        R = (batch.columns if y is None else batch.with_targets(y)) - _expected(_at(said.mean, batch), batch.follows)
-        if batch.mask is not None:
-            R *= batch.mask[..., None]
+        R = batch.residual(batch.columns if y is None else batch.with_targets(y), _at(said.mean, batch))
         quadratic, alpha = covariances.solved(R, sloped)
         np.maximum.at(jitter, owner, covariances.jitter)
         degrees = None if said.degrees is None else said.degrees[owner]
@@ -352,9 +369,9 @@ class Covariances:
     ) -> tuple[
         Float[Array, "J n q"], Float[Array, " J"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]
     ]:
-        """Slopes along z, t, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|. alpha: `A⁻¹ R`; weighted: by the first.
+        """Slopes along z, t, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|.
 
-        As in `evidence.py` it is `A⁻¹ − ααᵀ` against dA. What is kept here is used up.
+        alpha: `A⁻¹ R`; weighted: by the first. As in `evidence.py`, it is `A⁻¹ − ααᵀ` against dA. Both are used up.
         """
         assert self.inverse is not None
         G = self.inverse.mul_(torch.from_numpy(logdet)[:, None, None])

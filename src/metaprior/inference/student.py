@@ -130,7 +130,7 @@ VANISHING = 2.0**-54
 """A quantile -t has `ν / (ν + t²)` below this: its distribution is a power of t there, in all digits."""
 
 
-def _quantile(degrees: Float[Array, "..."], u: Float[Array, "..."]) -> Float[Array, "..."]:
+def _quantile(degrees: Float[Array, "*n"], u: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """The quantile of Student's t. SciPy's own loses itself at probabilities such as 1e-150."""
     from scipy import special
 

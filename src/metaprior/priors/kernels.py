@@ -28,7 +28,7 @@ NEAR = 1e-12
 FEW_COLUMNS = 16
 """Up to so many, distances are taken from differences; of more, from products, which cost less …"""
 
-NEIGHBOURS = 1e-3
+NEIGHBOURS = 0.05
 """… but for pairs whose squared distance is below this share of their squared lengths: products lose its digits."""
 
 FAR = 1e8
@@ -96,14 +96,15 @@ def squared_distances(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) ->
         return squares
     if z1.shape[-1] <= FEW_COLUMNS:
         return torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist").square_()
-    return _by_products(z1 - z1[..., :1, :], z2 - z1[..., :1, :])
+    return _by_products(z1, z2)
 
 
 def _by_products(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
-    lengths = z1.square().sum(-1)[..., :, None] + z2.square().sum(-1)[..., None, :]
-    squares = (z1 @ z2.mT).mul_(-2.0).add_(lengths).clamp_(min=0.0)
+    first, second = z1 - z1[..., :1, :], z2 - z1[..., :1, :]
+    lengths = first.square().sum(-1)[..., :, None] + second.square().sum(-1)[..., None, :]
+    squares = (first @ second.mT).mul_(-2.0).add_(lengths).clamp_(min=0.0)
     if not squares.is_cuda:  # there, looking for them would wait for all that was asked for before
-        near = (squares <= NEIGHBOURS * lengths).nonzero(as_tuple=True)
+        near = (~(squares > NEIGHBOURS * lengths)).nonzero(as_tuple=True)  # also where products overflow
         *batch, _, _ = squares.shape
         first, second = z1.expand(*batch, -1, -1)[near[:-1]], z2.expand(*batch, -1, -1)[*near[:-2], near[-1]]
         squares[near] = (first - second).square().sum(-1)
