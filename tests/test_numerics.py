@@ -7,10 +7,20 @@ import scipy.special
 import torch
 
 from metaprior import MetaGP, NumericalError, Prior, Tasks, condition, evidence, make_prior
-from metaprior.inference import JITTER, IndependentGaussians, StackedTasks, UserPosterior, factor, stacked_evidence
+from metaprior.inference import (
+    JITTER,
+    ContextBatch,
+    GaussianConditional,
+    IndependentGaussians,
+    StackedTasks,
+    UserPosterior,
+    factor,
+    stacked_evidence,
+)
 from metaprior.inference.normal import normal_cdf
 from metaprior.priors import BasisKernel, PolynomialBasis, squared_distances, stacked
 from metaprior.tasks import Scaler
+from metaprior.tasks.batches import padded
 from tests.problems import known_rbf
 
 QUICK = {"hidden": (8,), "max_epochs": 40, "progress": False}
@@ -289,3 +299,22 @@ def test_covariances_in_units_whose_square_overflows():
     one = torch.ones(1, dtype=torch.float64)
     (found,) = UserPosterior(scaled, scaled.points, Scaler(0 * one, one, 0 * one, 1e160 * one)).covariances()
     assert found.flatten().tolist() == pytest.approx([1e300, 0.0, 0.0, 1e300])
+
+
+def test_features_that_do_not_differ_need_jitter_of_the_points_own_kind():
+    """Jitter of the features' precision would stand for something else: the evidence was off by millions."""
+    loadings = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    prior = Prior(gpytorch.means.ZeroMean(), BasisKernel(PolynomialBasis(-1.0, 1.0, 3), loadings), 1e-18, learn=())
+    tasks = Tasks.from_pairs([(np.linspace(-1, 1, 6), np.ones(6))] * 2)
+    plain = GaussianConditional(tasks, [ContextBatch(prior, batch, tasks) for batch in padded(tasks)])
+    assert plain.jitter > 0
+    for found in (evidence(prior, tasks), condition(prior, tasks).evidence):
+        assert found.jitter == plain.jitter
+        assert found.total.numpy() == pytest.approx(plain.evidence.total.numpy(), rel=1e-6)
+
+
+def test_a_covariance_so_small_that_its_inverse_overflows_is_told():
+    prior = known("rbf", variance=1e-300, noise=1e-310)
+    tasks = Tasks.from_pairs([([0.0, 0.0], [0.0, 0.0])], ids=["small"])
+    with pytest.raises(NumericalError, match=r"task 'small'.*overflows"):
+        evidence(prior, tasks).total.sum().backward()

@@ -42,7 +42,7 @@ to 1 − 2⁻⁵³. Not asked here: GPyTorch's own kernels, float32, and what ru
 def run(effort: Effort) -> Section:
     """The section of the report."""
     exact = _all(effort, partial(_problems, effort, 0), 360, "problems against mpmath")
-    other = _all(effort, partial(_problems, effort, 1), 680, "problems against another route")
+    other = _all(effort, partial(_problems, effort, 1), 600, "problems against another route")
     tails = _all(effort, partial(_some, effort, 2, judge_tails), 150, "distributions")
     units = _all(effort, partial(_some, effort, 3, judge_units), 40, "models in extreme units")
     limits = _all(effort, partial(_some, effort, 4, judge_limits), 300, "extreme problems")
@@ -88,7 +88,7 @@ def _some(effort: Effort, which: int, judge_one: Callable[[int, Outcome], None],
 
 def _planted(effort: Effort) -> dict[str, tuple[Outcome, Outcome | None]]:
     """By what was planted: what is found against mpmath, and by the other route."""
-    count = effort.of(20, 4)
+    count = effort.of(20, 5)
     groups = groups_to_plant_in(lambda k: effort.seed_of(5, k), count, SMALL)
     found: dict[str, tuple[Outcome, Outcome | None]] = {
         name: (find(name, groups, ahead.wanted), find(name, groups, otherwise.wanted)) for name in PLANTED

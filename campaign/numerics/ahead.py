@@ -146,11 +146,19 @@ def gradient(task: Task) -> dict[str, Expected]:
     if model.degrees is not None:
         weight = (mpf(model.degrees) + n * task.p) / (mpf(model.degrees) - 2 + task.beta[0])
     inverse = [task.solved.solve(row) for row in eye]
-    found = {name: _along(task, slope, inverse, weight) for name, slope in slopes.items()}
+    rough = _rough(task, inverse)
+    found = {name: _along(task, slope, inverse, weight, rough) for name, slope in slopes.items()}
     for o, alpha in enumerate(task.alphas):
-        size = weight * length_of(alpha) * mp.sqrt(n)
+        size = weight * (length_of(alpha) + rough) * mp.sqrt(n)
         found[f"level {o}"] = Expected(weight * mp.fsum(alpha), size, task.solved.condition)
     return found
+
+
+def _rough(task: Task, inverse: Matrix) -> Number:
+    """What rounding of a mean that is summed from large parts does to `A⁻¹ r`, relative to rounding."""
+    if task.sizes is task.R:
+        return mpf(0)
+    return length_of([value for row in inverse for value in row]) * max(length_of(size) for size in task.sizes)
 
 
 def _along_length(model: Model, points: Points) -> Matrix:
@@ -166,12 +174,12 @@ def _along_length(model: Model, points: Points) -> Matrix:
     return found
 
 
-def _along(task: Task, slope: Matrix, inverse: Matrix, weight: Number) -> Expected:
+def _along(task: Task, slope: Matrix, inverse: Matrix, weight: Number, rough: Number) -> Expected:
     """`½ (w ααᵀ − p A⁻¹)` against dA."""
     least = vanishing(mpf(task.model.scale)) * (1 + 1 / mpf(task.model.length))
     flat = [value for row in slope for value in row]
     trace = mp.fdot([value for row in inverse for value in row], flat)
     fit = mp.fsum(mp.fdot(alpha, [mp.fdot(row, alpha) for row in slope]) for alpha in task.alphas)
-    sizes = weight * mp.fsum(mp.fdot(alpha, alpha) for alpha in task.alphas)
+    sizes = weight * mp.fsum(length_of(alpha) * (length_of(alpha) + rough) for alpha in task.alphas)
     sizes += task.p * length_of([value for row in inverse for value in row])
     return Expected((weight * fit - task.p * trace) / 2, sizes * (length_of(flat) + least) / 2, task.solved.condition)

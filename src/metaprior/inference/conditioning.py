@@ -58,11 +58,17 @@ def _parts(prior: Prior, batch: Padded, context: Tasks, said: AtPoints | None) -
         return [ContextBatch(prior, own, context, z=z)]
     few = with_few_points(z, own.mask)
     if few is None:
-        return [LowRankBatch(prior, own, context, z=z)]
+        return [_in_features(prior, own, context, z)]
     found: list[ContextBatch] = []
-    for which, by in ((few, ContextBatch), (~few, LowRankBatch)):
+    for which, by in ((few, ContextBatch), (~few, _in_features)):
         at = torch.nonzero(which)[:, 0]
         if len(at):
             n = int(own.mask[at].sum(1).max())
             found.append(by(prior, own.select(at, n), context, z=z.of_tasks(at).trimmed(n)))
     return found
+
+
+def _in_features(prior: Prior, batch: Padded, context: Tasks, z: AtPoints) -> ContextBatch:
+    """In the features; by the points where that would need jitter, which means something else there."""
+    found = LowRankBatch(prior, batch, context, z=z)
+    return ContextBatch(prior, batch, context, z=z) if bool(found.jitter.any()) else found

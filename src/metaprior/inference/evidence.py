@@ -199,10 +199,12 @@ def prior_terms(
     """`gaussian_terms` of `A = K + σ²I`, computed in the kernel's features where these are fewer than the points."""
     if in_features(prior, z):
         few = with_few_points(z, mask)
-        if few is None:
-            return feature_terms(z.features, z.noise, R, S, names, mask)
-        assert mask is not None
-        return _each_its_way(prior, z, R, names, mask, few)
+        if few is None or mask is None:
+            found = feature_terms(z.features, z.noise, R, S, names, mask)
+        else:
+            found = _each_its_way(prior, z, R, names, mask, few)
+        if found[3] == 0:  # jitter of `M` would stand for something else than jitter of A, which is what is told
+            return found
     A = covariance_matrix(prior, z, mask)
     scale = None if mask is None else mean_over(A.detach().diagonal(dim1=-2, dim2=-1), mask)
     return gaussian_terms(A, R, S, names, scale)
@@ -345,8 +347,6 @@ class _GaussianTerms(torch.autograd.Function):
         L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
-        if S is not None and not bool(torch.isfinite(S).all()):
-            raise NumericalError(_residual_message(S, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         half = torch.linalg.solve_triangular(L, R, upper=False)
@@ -356,9 +356,13 @@ class _GaussianTerms(torch.autograd.Function):
             trace = logdet.new_zeros(len(A))
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
+            check_overflow(quadratic.sum(-1) + trace, names)
             return quadratic, trace, logdet
         alpha = torch.linalg.solve_triangular(L.mT, half, upper=True)
-        return _GaussianTerms._kept(ctx, inverse(L), alpha, S, quadratic, logdet)
+        A_inverse = inverse(L)
+        found = _GaussianTerms._kept(ctx, A_inverse, alpha, S, quadratic, logdet)
+        check_overflow(quadratic.sum(-1) + found[1] + 0 * A_inverse.diagonal(dim1=-2, dim2=-1).sum(-1), names)
+        return found
 
     @staticmethod
     def _kept(ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor) -> Any:
@@ -385,6 +389,18 @@ class _GaussianTerms(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             grad_S = trace[:, None, None] * A_inverse
         return grad_A, grad_R, grad_S, None, None, None
+
+
+def check_overflow(quadratic: Float[Tensor, " b"], names: Sequence[Hashable] | None) -> None:
+    """A sum of squares may be infinite, and a density 0; but not NaN, which is what an overflow on the way leaves."""
+    wrong = torch.isnan(quadratic)
+    if bool(wrong.any()):
+        bad = int(torch.nonzero(wrong)[0, 0])
+        which = f"task {names[bad]!r}" if names is not None else f"batch element {bad}"
+        raise NumericalError(
+            f"y − m(x) of {which} is so large beside its covariance, or that is so small by itself, that something "
+            "overflows: scale y."
+        )
 
 
 def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | None) -> str:

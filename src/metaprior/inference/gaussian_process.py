@@ -14,7 +14,15 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, evidence_terms, task_evidence
+from metaprior.inference.evidence import (
+    LOG_2PI,
+    Evidence,
+    at_inputs,
+    check_overflow,
+    covariance_matrix,
+    evidence_terms,
+    task_evidence,
+)
 from metaprior.inference.factor import Factor, factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
@@ -280,6 +288,7 @@ class GaussianPosterior(GaussianMarginals):
             half = torch.linalg.solve_triangular(L, r, upper=False)
             quadratic[batch.tasks] = half.square().sum((-2, -1)).to(quadratic)
             logdet[batch.tasks] = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1).to(logdet)
+        check_overflow(quadratic, self.points.ids)
         return quadratic, logdet
 
     @torch.no_grad()

@@ -307,57 +307,68 @@ def _by_formula(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*
         return _by_formula(kernel.other, rest, rest if z2 is z1 else z2[..., k:]) + z1[..., :k] @ z2[..., :k].mT
     shape, length, scale = stationary(kernel), kernel.base_kernel.lengthscale.reshape(()), kernel.outputscale
     assert shape is not None
-    unit = power_of_two(length.detach())
-    near = z1 / unit
-    far = near if z2 is z1 else z2 / unit
-    times = (unit / length).square()
     if not torch.is_grad_enabled():
+        near, far, times = _in_units(z1, None if z2 is z1 else z2, length)[:3]
         return shape(squares_in_lengthscales(near, far, times))[0].mul_(scale)
-    return scale * _Stationary.apply(near, None if z2 is z1 else far, times, shape)  # type: ignore[no-untyped-call, no-any-return]
+    return scale * _Stationary.apply(z1, None if z2 is z1 else z2, length, shape)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def squares_in_lengthscales(
-    z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"], times: Float[Tensor, ...]
+    z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"], times: Float[Tensor, "*b"] | float
 ) -> Float[Tensor, "*n1 n2"]:
     """`t |z − z'|²` between points, as far as it matters."""
     return squared_distances(z1, z2).mul_(times).clamp_(max=FAR)
 
 
-def power_of_two(values: Tensor) -> Tensor:
-    """The power of two below each number: to divide by it rounds nothing, so that points which lie close together far
-    from 0 keep their distance."""
-    return torch.ldexp(torch.ones_like(values), torch.frexp(values)[1] - 1)
+def _in_units(
+    z1: Tensor, z2: Tensor | None, length: Float[Tensor, ""]
+) -> tuple[Tensor, Tensor, Tensor | float, Tensor | float]:
+    """Points over u, the power of two below the lengthscale l; then `(u / l)²`, and u itself.
+
+    To divide by u rounds nothing, so that points close together, far from 0, keep their distance.
+    """
+    unit: Tensor | float
+    own: Tensor | float
+    if length.is_cuda:  # a look at the number would wait for all that was asked for before
+        own, unit = length, torch.ldexp(torch.ones_like(length), torch.frexp(length)[1] - 1)
+    else:
+        own = length.item()
+        unit = math.ldexp(0.5, math.frexp(own)[1])
+    near = z1 / unit
+    return near, near if z2 is None else z2 / unit, (unit / own) ** 2, unit
 
 
 class _Stationary(torch.autograd.Function):
-    """`k(t |z − z'|²)` between points, or among some, with its slopes written out.
+    """`k(|z − z'| / l)` between points, or among some, with its slopes written out.
 
-    With `W = G ∘ k'(ts)`, for a weight G of each value and `s = |z − z'|²`: the slope along z is
-    `2t (W1 ∘ z − W z')`, along t it is the sum of `W ∘ s`.
+    With `W = G ∘ k'(s)`, for a weight G of each value and `s = |z − z'|² / l²`: the slope along z is
+    `2 (W1 ∘ z − W z') / l²`, along l it is `−2 / l` times the sum of `W ∘ s`.
     """
 
     @staticmethod
-    def forward(ctx: Any, z1: Tensor, z2: Tensor | None, times: Tensor, shape: Shape) -> Tensor:
-        squares = squares_in_lengthscales(z1, z1 if z2 is None else z2, times)
+    def forward(ctx: Any, z1: Tensor, z2: Tensor | None, length: Tensor, shape: Shape) -> Tensor:
+        near, far, times, unit = _in_units(z1, z2, length)
+        squares = squares_in_lengthscales(near, far, times)
         value, slope = shape(squares)
-        ctx.save_for_backward(z1, z2, times, slope, squares if ctx.needs_input_grad[2] else None)
+        ctx.along_z = 2 * times / unit
+        ctx.save_for_backward(near, None if z2 is None else far, length, slope, squares)
         return value
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        z1, z2, times, slope, squares = ctx.saved_tensors
-        W, first, second, of_times = along[0] * slope, None, None, None
-        if squares is not None:
-            of_times = torch.dot(W.flatten(), squares.flatten()) / times
-        if ctx.needs_input_grad[0] and z2 is None:
-            W = (W + W.mT).mul_(2 * times)
-            first = W.sum(-1, keepdim=True) * z1 - W @ z1
+        near, far, length, slope, squares = ctx.saved_tensors
+        W, first, second, of_length = along[0] * slope, None, None, None
+        if ctx.needs_input_grad[2]:
+            of_length = torch.dot(W.reshape(-1), squares.reshape(-1)) * (-2 / length)
+        if ctx.needs_input_grad[0] and far is None:
+            W = (W + W.mT).mul_(ctx.along_z)
+            first = W.sum(-1, keepdim=True) * near - W @ near
         elif ctx.needs_input_grad[0]:
-            first = 2 * times * (W.sum(-1, keepdim=True) * z1 - W @ z2)
+            first = ctx.along_z * (W.sum(-1, keepdim=True) * near - W @ far)
         if ctx.needs_input_grad[1]:
-            second = 2 * times * (W.sum(-2)[..., None] * z2 - W.mT @ z1)
-        return _like(first, z1), _like(second, z2), of_times, None
+            second = ctx.along_z * (W.sum(-2)[..., None] * far - W.mT @ near)
+        return _like(first, near), _like(second, far), of_length, None
 
 
 def _like(slope: Tensor | None, z: Tensor) -> Tensor | None:
