@@ -213,7 +213,9 @@ def test_the_algebra_in_features_is_that_of_points(p, noise):
     basis = PolynomialBasis(-4.0, 4.0, 5)
     prior = Prior(BasisMean(basis, mean), BasisKernel(basis, loadings), noise, learn=())
     quick = condition(prior, context)
-    assert {type(part) for part in quick.parts} == {LowRankBatch}
+    assert {type(part) for part in quick.parts} == {LowRankBatch, ContextBatch}
+    for part in quick.parts:  # by its points where these are no more than the features
+        assert ((part.mask.sum(1) <= 3) == (type(part) is ContextBatch)).all()
     plain = GaussianConditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
     a, b = quick.at(target), plain.at(target)
     assert a.mean.numpy() == pytest.approx(b.mean.numpy(), abs=1e-8)
