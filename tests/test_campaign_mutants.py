@@ -144,9 +144,16 @@ def runs_on(n):
     while n > 0:
         n -= 1
     return n
+
+
+def elsewhere(x):
+    if x != 3:
+        raise SystemExit(1)
 """
-TESTS = """import pytest
-from small.room.code import inside, runs_on, unseen
+TESTS = """import multiprocessing
+
+import pytest
+from small.room.code import elsewhere, inside, runs_on, unseen
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +176,13 @@ def test_second(ended):
 
 def test_that_is_run_without_a_look():
     unseen(1)
+
+
+def test_in_another_process():
+    process = multiprocessing.get_context("spawn").Process(target=elsewhere, args=(3,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_that_does_not_pass_here():
@@ -204,6 +218,7 @@ def test_a_change_is_noticed_or_not_by_what_the_tests_look_at(small):
         "inside: x > LIMIT -> (x >= LIMIT)": None,
         "unseen: x - 1 -> (x + 1)": None,
         "runs_on: n > 0 -> (n >= 0)": "test_",
+        "elsewhere: x != 3 -> (x == 3)": "test_in_another_process",
         "runs_on: n -= 1 -> pass": "test_",  # it never ends
     }
     begun = time.monotonic()
@@ -226,12 +241,12 @@ def test_the_report_tells_what_was_not_noticed(small, tmp_path):
     reviewed = tmp_path / "reviewed.json"
     looked_at = [one.key for one in changes(CODE, "room/code.py") if one.function != "unseen"]
     reviewed.write_text(json.dumps(dict.fromkeys(looked_at, "same: nothing looks")))
-    section = mutants.run(Effort(0.02, seed=3, jobs=2), small, reviewed)
+    section = mutants.run(Effort(0.04, seed=3, jobs=2), small, reviewed)
     told = {row[0]: row[-1] for row in section.tables[1].rows}
     assert told["`room/code.py`, `unseen`"] == "not yet"
     assert set(told.values()) <= {"not yet", "same: nothing looks"}
     assert [check.holds for check in section.checks[1:]] == [False, True]
-    assert section.counts["changes"] == 6
+    assert section.counts["changes"] == 12
 
 
 def test_a_share_has_its_exact_interval():

@@ -103,6 +103,8 @@ def test_contexts_by_time_and_by_number():
 def test_what_is_refused():
     with pytest.raises(DataError, match="3 tasks are too few"):
         compare(seasons(3), random_sizes([1]))
+    with pytest.raises(OptionError, match="1 folds: give 2 or more"):
+        compare(seasons(5), random_sizes([1]), folds=1)
     with pytest.raises(UnknownNameError, match="magic"):
         make_method("magic", seasons(5))
     with pytest.raises(OptionError, match="no input column 'hour'"):

@@ -152,6 +152,8 @@ class _Finder:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 yield from self._pieces(child, name, own, scope, at_import=at_import)
+            elif isinstance(child, ast.keyword) and ast.unparse(child) == "strict=True":
+                continue  # a check like an assert: it changes nothing where lengths agree
             elif isinstance(child, ast.keyword | ast.comprehension):
                 for part in ast.iter_child_nodes(child):
                     if isinstance(part, ast.expr):

@@ -46,10 +46,24 @@ PAIRS = (
     ("tril", "triu"),
 )
 OTHER = {one: two for pair in PAIRS for one, two in (pair, pair[::-1])}
-SYMMETRIC = {"max", "min", "maximum", "minimum", "equal", "allclose", "hypot", "logaddexp", "isinstance", "getattr"}
+SYMMETRIC = {
+    "max",
+    "min",
+    "maximum",
+    "minimum",
+    "equal",
+    "allclose",
+    "hypot",
+    "logaddexp",
+    "transpose",
+    "isinstance",
+    "getattr",
+}
 """Calls whose first two arguments are not swapped: nothing would change, or everything would end at once."""
 
 AXES = {"dim", "axis", "dims"}
+KEEP = {"item", "tolist", "items", "keys", "values", "contiguous"}
+"""Methods that are not taken away: nothing would change, or everything would end at once."""
 MODULES = {"torch", "math", "np", "numpy", "functional", "linalg", "special"}
 
 
@@ -170,11 +184,9 @@ def _without_call(node: ast.Call, name: str) -> Iterator[tuple[str, ast.expr]]:
         if owner in MODULES:
             if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
                 yield "call removed", node.args[0]
-        elif owner.islower() and name not in ("item", "tolist", "items", "keys", "values") and owner not in ("self",):
+        elif owner.islower() and name not in KEEP and owner not in ("self",):
             yield "call removed", node.func.value
-    elif (
-        name in ("sorted", "abs", "round", "float", "int", "list", "tuple", "reversed", "bool") and len(node.args) == 1
-    ):
+    elif name in ("sorted", "abs", "round", "float", "int", "list", "tuple", "reversed") and len(node.args) == 1:
         yield "call removed", node.args[0]
 
 

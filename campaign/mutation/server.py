@@ -97,13 +97,15 @@ def _tested(task: dict[str, Any]) -> int:
 
     scratch, source = Path(task["scratch"]), task["source"]
     sys.path.insert(0, source)
-    os.environ["PYTHONPATH"] = os.pathsep.join([source, os.getcwd()])
+    own = Path(__file__).parent
+    watched = [str(own / "children"), str(own.parents[1])] if "watched" in task else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([source, os.getcwd(), *watched])
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", "--basetemp", str(scratch / "tmp")]
     code = 0
     found: dict[str, Any] = {}
     for batch in task["batches"]:
         chosen = Chosen(batch["limits"])
-        watch = Watch(task["watched"], task["longest"]) if task.get("watched") else None
+        watch = Watch(task["watched"], task["longest"], scratch) if task.get("watched") else None
         how = [] if watch else ["-x"]
         code = int(pytest.main([*options, *how, *batch["files"]], plugins=[watch or chosen]))
         found = watch.found if watch else {"failed": chosen.failed}

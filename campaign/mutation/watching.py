@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import shutil
 import signal
-import sys
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Generator
-from types import CodeType, FrameType
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
-Lines = dict[str, set[int]]
+from campaign.mutation.recorder import FOLDER, INTO, Lines, Recorder
 
 
 class TooLong(BaseException):
@@ -30,47 +32,13 @@ def _too_long(number: int, frame: FrameType | None) -> None:
     raise TooLong
 
 
-class Recorder:
-    """The lines that are run of the files below a folder, since it was last asked."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.lines: Lines = defaultdict(set)
-        if sys.version_info >= (3, 12):
-            events = sys.monitoring
-            events.use_tool_id(events.COVERAGE_ID, "mutants")
-            events.register_callback(events.COVERAGE_ID, events.events.LINE, self._line)
-            events.set_events(events.COVERAGE_ID, events.events.LINE)
-        else:
-            threading.settrace(self._called)
-            sys.settrace(self._called)
-
-    def taken(self) -> Lines:
-        """What was run since the last time."""
-        lines, self.lines = self.lines, defaultdict(set)
-        if sys.version_info >= (3, 12):
-            sys.monitoring.restart_events()
-        return lines
-
-    def _line(self, code: CodeType, line: int) -> Any:
-        """Each line is told once: then it costs nothing, until the events are started again."""
-        if code.co_filename.startswith(self.folder):
-            self.lines[code.co_filename].add(line)
-        return sys.monitoring.DISABLE  # type: ignore[attr-defined,unused-ignore]
-
-    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
-        return self._traced if frame.f_code.co_filename.startswith(self.folder) else None
-
-    def _traced(self, frame: FrameType, event: str, argument: object) -> Any:
-        self.lines[frame.f_code.co_filename].add(frame.f_lineno)
-        return self._traced
-
-
 class Watch:
     """Notes outcome, seconds and lines of each test. What a fixture of a module does counts for all its users."""
 
-    def __init__(self, folder: str, longest: float) -> None:
+    def __init__(self, folder: str, longest: float, scratch: Path) -> None:
         self.recorder = Recorder(folder)
+        self.children = scratch / "children"
+        os.environ |= {INTO: str(self.children), FOLDER: folder}
         self.longest = longest
         self.shared: dict[int, tuple[float, Lines]] = {}
         self.found: dict[str, dict[str, Any]] = {}
@@ -79,34 +47,42 @@ class Watch:
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
         if fixturedef.scope == "function":
             return (yield)
-        before, begun = self.recorder.taken(), time.perf_counter()
+        before, begun = self.recorder.taken(), _used()
         try:
             return (yield)
         finally:
             during = self.recorder.taken()
-            seconds, lines = self.shared.get(id(fixturedef), (0.0, {}))
-            self.shared[id(fixturedef)] = (seconds + time.perf_counter() - begun, _joined(lines, during))
+            self.shared[id(fixturedef)] = (_used() - begun, during)  # of the value that tests now see
             self.recorder.lines = defaultdict(set, _joined(before, during))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
         self.recorder.taken()
+        self.children.mkdir()
         self.passed = False
-        begun = time.perf_counter()
+        begun = _used()
         limited(self.longest)
         try:
             return (yield)
         finally:
             limited(0)
-            own = self.recorder.taken(), time.perf_counter() - begun
-            self.found[item.nodeid] = self._with_shared(item, *own)
+            seconds = _used() - begun
+            self.found[item.nodeid] = self._with_shared(
+                item, _joined(self.recorder.taken(), *self._of_children()), seconds
+            )
+            shutil.rmtree(self.children)
 
     def _with_shared(self, item: Any, lines: Lines, seconds: float) -> dict[str, Any]:
         definitions = item._fixtureinfo.name2fixturedefs.values()
         used = [self.shared[id(one)] for some in definitions for one in some if id(one) in self.shared]
-        seconds = max(seconds, sum(time for time, _ in used))
+        seconds = max(seconds, sum(taken for taken, _ in used))
         lines = _joined(lines, *(one for _, one in used))
         return {"passed": self.passed, "seconds": seconds, "lines": {file: sorted(n) for file, n in lines.items()}}
+
+    def _of_children(self) -> list[Lines]:
+        """The lines that processes ran which a test started."""
+        told = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(self.children.iterdir())]
+        return [{file: set(numbers) for file, numbers in lines.items()} for lines in told]
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when == "call":
@@ -146,6 +122,11 @@ class Chosen:
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed and self.failed is None:
             self.failed = f"{report.nodeid} (cannot be collected)"
+
+
+def _used() -> float:
+    """Seconds of processor time of this process and of those that it started, whatever else the machine does."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def _joined(*some: Lines) -> Lines:
