@@ -200,6 +200,9 @@ def test_bad_questions():
         posterior.joint_log_density(target.y * float("nan"))
     with pytest.raises(DataError, match="no tasks"):
         condition(prior, context.select([]))
+    gaps = torch.where(torch.arange(len(target.x))[:, None] == 1, torch.nan, target.x)
+    with pytest.raises(DataError, match="NaN or infinity among the points"):
+        conditional.at(Tasks(gaps, target.y, target.offsets, target.ids, target.columns))
 
 
 @pytest.mark.parametrize("p", [1, 2])
