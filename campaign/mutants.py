@@ -22,11 +22,12 @@ SAME = "same"
 
 INFERENCE = (
     "asking baselines conditioning_once device evidence exports families few_tasks fpca frames gathered hierarchical "
-    "mixture model numerics outputs possible posterior pretended recorded richer_priors scoring searching stack suggesting warps"
+    "mixture model numerics outputs possible posterior pretended recorded richer_priors scoring searching stack "
+    "suggesting warps"
 )
 LEARNING = (
-    "baselines device evidence few_tasks files fit_shards fpca hierarchical kinds_together lbfgs learning mixture model "
-    "outputs pretended richer_priors small_tables stack streaming together"
+    "baselines device evidence few_tasks files fit_shards fpca hierarchical kinds_together lbfgs learning mixture "
+    "model outputs pretended richer_priors small_tables stack streaming together"
 )
 SELECTION = (
     "asking auto clusters extending model possible pretended recorded richer_priors selection small_tables splits "
