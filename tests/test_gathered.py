@@ -1,5 +1,7 @@
 """A posterior that is made of those of sets of tasks says of each task what the last part that has it says."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -69,11 +71,15 @@ def test_a_task_as_a_whole(parts):
     assert both.shape == (len(points.x), 1)
     evidence = torch.cat([first.evidence.total[:2], second.evidence.total[[1, 0]]])
     torch.testing.assert_close(both.evidence.total, evidence.detach())
-    assert both.jitter == max(first.jitter, second.jitter)
     draws = both.samples(3, 5)
     assert draws.shape == (3, *both.shape)
     assert not torch.equal(draws, both.samples(3, 6))
     assert torch.equal(draws, both.samples(3, 5))
+
+
+def test_the_most_jitter_is_told():
+    needed = [(torch.tensor([k]), SimpleNamespace(jitter=jitter)) for k, jitter in enumerate((0.0, 1e-8, 1e-10))]
+    assert Gathered(Tasks.from_inputs([np.zeros((1, 1))] * 3), needed).jitter == 1e-8
 
 
 def test_the_nodes_of_parts_stand_for_their_distributions(parts):

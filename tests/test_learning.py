@@ -19,6 +19,7 @@ from metaprior import (
     meta_train,
 )
 from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates
+from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.learning.updates import LBFGS
 from metaprior.tasks import batches
@@ -369,3 +370,11 @@ def test_a_checkpoint_is_due_some_time_after_the_last(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="belongs to another training"):
         checkpoints.Checkpoint(tmp_path / "kept", "something else").read()
     assert checkpoints.Checkpoint(tmp_path / "none", "what decides").read() is None
+
+
+def test_slopes_along_what_does_not_matter_are_nothing():
+    one, unused = (torch.full((2,), 3.0, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    value, slopes = with_slopes(lambda: one.square().sum(), [one, unused])
+    assert float(value) == 18.0
+    assert not value.requires_grad
+    assert [slope.tolist() for slope in slopes] == [[6.0, 6.0], [0.0, 0.0]]

@@ -180,3 +180,16 @@ def test_trials_of_other_possible_values_are_not_gone_on_with():
     auto = Auto(rungs=("shared gp",), progress=False)
     plain, known = (auto._fingerprint(one, random_sizes([2])) for one in (tasks, tasks.with_possible((0, 4))))
     assert plain != known
+
+
+def test_the_density_at_an_end_has_the_probability_beyond_it_added():
+    both, normal = posterior(Possible(0.0, 1.0)), torch.distributions.Normal(MEANS, SDS)
+    at_zero, at_one, between = (torch.full_like(MEANS, value) for value in (0.0, 1.0, 0.5))
+    density = normal.log_prob(at_zero).exp() + normal.cdf(at_zero)
+    assert both.log_density(at_zero).exp().numpy() == pytest.approx(density.numpy())
+    density = normal.log_prob(at_one).exp() + 1 - normal.cdf(at_one)
+    assert both.log_density(at_one).exp().numpy() == pytest.approx(density.numpy())
+    assert both.log_density(between).numpy() == pytest.approx(normal.log_prob(between).numpy())
+    assert both.log_density(torch.full_like(MEANS, 1.01)).tolist() == [[-math.inf]] * 4
+    joint = normal.log_prob(between).sum()
+    assert both.joint_log_density(between).tolist() == pytest.approx([float(joint)])

@@ -1,6 +1,8 @@
 """Comparing methods on a user's tasks: what is said follows from tasks that nobody had seen."""
 
 import pickle
+import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -117,6 +119,19 @@ def test_what_is_refused():
         default_sizes(Tasks.from_pairs([([1.0], [1.0])] * 5))
 
 
+def test_a_bar_of_a_comparison_comes_to_its_end(monkeypatch):
+    told, totals = [], []
+
+    @contextmanager
+    def bar(label, total, **options):
+        totals.append(total)
+        yield lambda note="", amount=1: told.append(amount)
+
+    monkeypatch.setattr(sys.modules["metaprior.selection.compare"], "progress_bar", bar)
+    compare(seasons(6), random_sizes([1]), methods=["vanilla", "last value"], folds=2)
+    assert totals == [sum(told)]
+
+
 def test_a_gp_for_each_task_needs_no_other_tasks():
     """Its predictions do not change with the tasks beside it, and with many points it finds the function."""
     rng = np.random.default_rng(0)
@@ -147,6 +162,12 @@ def test_a_portrait_is_the_prior_in_units():
     assert np.diag(curves["correlation"]) == pytest.approx(1.0)
     assert curves["draws"].shape == (12, 121)
     assert len(curves["epochs"]) == len(gp.training_.checks)
+    values, vectors = curves["eigenvalues"], curves["eigenfunctions"]
+    assert vectors.shape == (4, 121)
+    assert (np.diff(values) <= 0).all()
+    assert curves["covariance"] @ vectors.T == pytest.approx(vectors.T * values, abs=1e-6 * values[0])
+    assert (vectors.sum(1) > 0).all()
+    assert curves["held-out evidence"].tolist() == [check.held_out_evidence for check in gp.training_.checks]
 
 
 def test_crps_is_what_integration_gives():

@@ -9,7 +9,10 @@ import torch
 from scipy import optimize
 
 from metaprior import Tasks
+from metaprior.methods import METHODS
 from metaprior.scoring import Summary
+from metaprior.selection import Auto
+from metaprior.selection.auto import NEAREST, _because, _inside, _share_below
 from metaprior.selection.stacking import (
     LEAST_WEIGHT,
     TOLERATED,
@@ -224,3 +227,59 @@ def test_what_a_mixture_says_is_the_mixture_of_what_its_parts_say():
     assert mixed.above.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.1] * 5)
     assert mixed.mean.tolist() == pytest.approx((a.mean + 0.75).tolist())
     assert mixed.evidence.tolist() == pytest.approx([math.log(0.25 + 0.75 * math.exp(-2))] * 5)
+
+
+def test_what_is_chosen_is_told_with_its_coverage_and_scores():
+    """Of two settings: values of the first are all inside, of the second half."""
+    values = values_of(100, each=2)
+    setting = torch.tensor([0, 1]).repeat(100)
+    values = Values(values.task, values.weight, values.y, values.step, torch.tensor([2, 0] * 100), setting)
+    cdf = torch.where((setting == 1) & (values.task % 2 == 0), 0.04, 0.5).double()
+    evidence = torch.arange(200, dtype=torch.float64)
+    good = Seen(torch.full_like(cdf, 1.0), cdf, cdf, cdf, values.y + 0.5, evidence)
+    bad = Seen(torch.full_like(cdf, -3.0), cdf, cdf, cdf, values.y + 2.0, evidence - 1)
+    auto = Auto()
+    auto._choose({"good": good, "bad": bad}, values, ["near", "far"])
+    assert auto.chosen_ == {"good": 1.0}
+    assert auto.why_.startswith("good alone")
+    assert auto.coverage_[0] == pytest.approx(0.75)
+    right = auto.calibration_.probability(cdf)
+    assert auto.coverage_[1] == pytest.approx(float((2 * (right - 0.5).abs() <= 0.9).double().mean()))
+    tried = {one.name: one for one in auto.tried_}
+    assert (tried["good"].density.mean, tried["bad"].density.mean) == (1.0, -3.0)
+    assert (tried["good"].behind.mean, tried["bad"].behind.mean) == (0.0, 4.0)
+    assert (tried["good"].mse, tried["bad"].mse) == pytest.approx((0.25, 4.0))
+    assert tried["good"].density.tasks == 100
+    assert auto.scores_["near"]["coverage"]["50"] == 1.0
+    assert auto.scores_["far"]["coverage"]["50"] == pytest.approx(0.5)
+    assert auto.scores_["far"]["coverage_90"]["mean"] == auto.scores_["far"]["coverage"]["90"]
+    assert auto.scores_["near"]["mse"]["mean"] == pytest.approx(0.25)
+    usual, sizes = auto.usual_
+    assert usual.tolist() == [one / 2 for one in range(0, 200, 2)]  # of contexts with points, per value
+    assert sizes.tolist() == [2] * 100
+
+
+def test_a_combination_says_what_it_gains():
+    chosen = {"a": 0.4, "b": 0.6}
+    assert "+0.250 ± 0.125 from that of the best alone, b" in _because(chosen, "b", Summary(0.25, 0.125, 9))
+    assert _because({"a": 1.0}, "a", Summary(0.0, None, 1)).startswith("a alone")
+
+
+def test_how_usual_a_context_is_is_told_by_those_of_its_size():
+    known = torch.tensor([1] * NEAREST + [50] * NEAREST)
+    usual = torch.cat([torch.arange(NEAREST), torch.arange(NEAREST) + 1000]).double()
+    surprise = torch.tensor([-1.0, 5.5, 1e9, 5.5, 1004.5], dtype=torch.float64)
+    found = _share_below(surprise, torch.tensor([1, 1, 2, 50, 40]), usual, known)
+    wanted = [1, 7, NEAREST + 1, 1, 6]
+    assert found.tolist() == pytest.approx([one / (NEAREST + 1) for one in wanted])
+    assert _share_below(surprise, known[:5], usual[:0], known[:0]).tolist() == [1.0] * 5
+
+
+def test_a_central_interval_has_its_ends():
+    cdf = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.76], dtype=torch.float64)
+    assert _inside(cdf, 50).tolist() == [0, 1, 1, 1, 0]
+    assert _inside(cdf, 90).tolist() == [1, 1, 1, 1, 1]
+
+
+def test_what_the_choice_takes_is_in_the_table():
+    assert METHODS["auto"].takes_task_x
