@@ -9,7 +9,7 @@ from metaprior import NotFittedError, OptionError, Tasks
 from metaprior.inference import WarpedPosterior
 from metaprior.learning import Designs, evidence_of, fit_em, start_of
 from metaprior.learning.grid_kinds import GridDesigns
-from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds
+from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds, k_means
 from metaprior.methods import FPCA, Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
@@ -337,3 +337,13 @@ def test_a_round_of_kinds_is_the_textbooks(grid):
         shares = kinds.responsible.mean(0)
         assert kinds.fit.shares == pytest.approx(shares.tolist())
     assert kinds.evidence == sorted(kinds.evidence)
+
+
+def test_there_are_no_more_groups_than_different_points():
+    points = torch.tensor([[0.0, 1.0], [0.0, 1.0], [5.0, 1.0], [5.0, 1.0], [5.0, 1.0]]).double()
+    groups = k_means(points, 4, seed=0)
+    assert groups.shape == (5, 2)
+    assert groups.sum(0).sort().values.tolist() == [2.0, 3.0]
+    assert torch.equal(groups[0], groups[1])
+    with pytest.raises(metaprior.NumericalError, match="not finite"):
+        k_means(points * torch.inf, 2, seed=0)
