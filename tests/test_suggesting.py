@@ -188,7 +188,7 @@ def test_repeats_and_known_points_are_no_candidates(gp):
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_points_are_alike_but_for_rounding_whatever_their_units(scale):
-    x = scale * torch.tensor([[0.0], [1.0], [1.0 + 1e-14], [1.0 + 1e-9], [3.0]]).double()
+    x = scale * torch.tensor([[0.0], [1.0], [1.0 + 1e-14], [1.0 + 1e-9], [3.0]], dtype=torch.float64)
     assert _repeated(x).tolist() == [False, False, True, False, False]
     assert _among(x, x[[1]]).tolist() == [False, True, True, False, False]
 
