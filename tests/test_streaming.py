@@ -128,6 +128,9 @@ def test_slopes_of_parts_are_those_of_all_tasks():
     assert float(sums[0]) == 20
     assert float(sums[1]) == pytest.approx(float(loss.detach()))
     torch.testing.assert_close(sums[2:], torch.cat([one.flatten() for one in slopes]), rtol=1e-9, atol=1e-9)
+    run.parameters = [*run.parameters, torch.ones(2, dtype=torch.float64, requires_grad=True)]  # which nothing uses
+    wider = Ranks().summed(range(3), run._slopes)
+    torch.testing.assert_close(wider, torch.cat([sums, torch.zeros(2, dtype=torch.float64)]))
 
 
 def test_a_look_tells_the_loss_of_a_task():
