@@ -15,7 +15,7 @@ from metaprior.methods import METHODS, Entry, GPPerTask, make_method, named_meth
 from metaprior.paper import EXPERIMENTS
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto, compare, portrait
-from metaprior.selection.compare import CHOSEN
+from metaprior.selection.compare import BY, CHOSEN
 from metaprior.selection.trying import scores_by_setting, try_on
 from metaprior.splits import Until, default_sizes, k_folds, random_sizes
 from tests.problems import known_rbf, ragged
@@ -117,6 +117,18 @@ def test_what_is_refused():
         random_sizes([])
     with pytest.raises(DataError, match="every task has one point"):
         default_sizes(Tasks.from_pairs([([1.0], [1.0])] * 5))
+
+
+def test_of_a_task_settings_count_the_same():
+    found = compare(seasons(6), random_sizes([1, 2]), methods=["last value", "context mean"], folds=2)
+    for name in ("last value", "context mean"):
+        by_hand = {}
+        assert len(found.settings) == 2
+        for setting in found.settings:
+            scores = found.scores[name, setting]
+            for task, value in zip(scores.ids, scores.values[BY].tolist(), strict=True):
+                by_hand[task] = by_hand.get(task, 0.0) + value / 2
+        assert found._by_task(name) == pytest.approx(by_hand)
 
 
 def test_a_bar_of_a_comparison_comes_to_its_end(monkeypatch):
