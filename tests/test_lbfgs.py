@@ -137,6 +137,8 @@ def test_when_it_ends_and_what_is_kept():
     assert patient.looks[-1].epoch == 12
     assert patient.best.judged == max(look.judged for look in patient.looks)
     at_the_end = np.ones((1, 4))
+    flat = learn_together(Valleys([1.0]), at_the_end, ALL, max_epochs=90, check_every=3, patience=4, tolerance=0.0)[0]
+    assert (flat.stopped, flat.looks[-1].epoch) == ("converged: no rise above 0.0 in 4 checks", 12)
     stuck = learn_together(Valleys([1.0]), at_the_end, ALL, max_epochs=900, check_every=3, patience=999, tolerance=0.0)[
         0
     ]

@@ -146,6 +146,11 @@ def test_a_look_tells_the_loss_of_a_task():
         torch.equal(one, two) for one, two in zip(before, run._values(), strict=True)
     )  # the last rate is nothing
     assert run.checks[-1].held_out_evidence == pytest.approx(run.checks[0].held_out_evidence)
+    run.steps, looks = [[0]] * (10 * learning.LOOKS * learning.EPOCHS + 1), len(run.checks)
+    for done, more in ((2, 0), (9, 1), (10, 1), (len(run.steps) - 1, 2)):  # every tenth, and the last
+        run.done = done
+        run.step([0])
+        assert len(run.checks) == looks + more
 
 
 def test_warps_and_combinations_go_on_and_others_say_that_they_do_not(small_sample):
