@@ -138,6 +138,8 @@ class _Finder:
         self, node: ast.expr, name: str, own: tuple[int, int], scope: tuple[int, int], *, at_import: bool
     ) -> Iterator[Change]:
         """The changes of an expression and of all that it is made of."""
+        if at_import and isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            return  # the name of a type
         if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Call) and _called(node) in SKIPPED_CALLS):
             return
         for operator, after in replacements(node):
