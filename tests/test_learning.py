@@ -1,6 +1,8 @@
 import copy
 import math
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import gpytorch
 import numpy as np
@@ -18,7 +20,8 @@ from metaprior import (
     make_prior,
     meta_train,
 )
-from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates
+from metaprior.inference.factor import _trusted
+from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates, recording
 from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.learning.updates import LBFGS
@@ -378,3 +381,39 @@ def test_slopes_along_what_does_not_matter_are_nothing():
     assert float(value) == 18.0
     assert not value.requires_grad
     assert [slope.tolist() for slope in slopes] == [[6.0, 6.0], [0.0, 0.0]]
+
+
+def test_a_recording_is_made_once_libraries_are_ready_and_played_from_then_on(monkeypatch):
+    """The order of things, on a GPU that only notes what it is asked for."""
+    said, trusted = [], []
+
+    class Stream:
+        def wait_stream(self, other):
+            said.append("wait")
+
+    class Graph:
+        def __getattr__(self, name):
+            return lambda: said.append(name)
+
+    def compute():
+        said.append("compute")
+        trusted.append(_trusted.get())
+        return "found"
+
+    one = Stream()
+    cuda = SimpleNamespace(
+        Stream=Stream,
+        current_stream=lambda: one,
+        stream=lambda aside: nullcontext(),
+        synchronize=lambda: said.append("synchronize"),
+        CUDAGraph=Graph,
+    )
+    monkeypatch.setattr(recording, "torch", SimpleNamespace(cuda=cuda))
+    found = recording.Recording(compute)
+    warm = ["compute"] * recording.WARM
+    assert said == ["wait", *warm, "synchronize", "capture_begin", "compute", "capture_end", "wait"]
+    assert all(trusted)
+    assert not _trusted.get()
+    assert [found(), found()] == ["found", "found"]
+    assert said[-2:] == ["replay", "replay"]
+    assert len(trusted) == recording.WARM + 1

@@ -65,6 +65,8 @@ def test_few_tasks_are_one_wave_and_many_are_ranked_on_some():
         assert sorted(judged.tolist()) == list(range(len(plan.tasks)))
     thorough = Plan.of(curves(1_500, 3), 0, thorough=True)
     assert (len(thorough.tasks), thorough.racing) == (1_500, False)
+    _, (last,) = Plan.of(curves(4_500, 1), 0, thorough=False).waves
+    assert (len(last.judge), len(last.train)) == (800, 3_700)  # a fifth at most, and no more than that
 
 
 def test_a_hopeless_rung_is_given_up_after_the_first_wave(wide):
