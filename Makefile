@@ -17,6 +17,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/bandit -q -c pyproject.toml -r src
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -17,7 +17,9 @@ from metaprior.inference import (
     factor,
     stacked_evidence,
 )
+from metaprior.inference.factor import is_trusted, trusting
 from metaprior.inference.normal import normal_cdf
+from metaprior.inference.small import inverse_and_logdet
 from metaprior.priors import BasisKernel, PolynomialBasis, squared_distances, stacked
 from metaprior.tasks import Scaler
 from metaprior.tasks.batches import padded
@@ -32,6 +34,24 @@ def test_factor_states_the_jitter_it_needed():
     assert jitter[0] == 0.0
     assert jitter[1] in JITTER[1:]
     assert torch.allclose(L[1] @ L[1].mT, singular, atol=1e-5)
+
+
+def test_only_a_gpu_is_trusted():
+    """Here a look costs nothing, and what cannot be factored is found at once."""
+    with trusting():
+        assert not is_trusted(torch.eye(2))
+        with pytest.raises(NumericalError):
+            factor(-torch.eye(2).double()[None])
+
+
+def test_inverses_of_small_matrices_in_the_plain_way():
+    roots = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 5, 5)))
+    A = roots @ roots.mT + torch.eye(5)
+    inverse, logdet = inverse_and_logdet(A)
+    torch.testing.assert_close(inverse, torch.linalg.inv(A))
+    torch.testing.assert_close(logdet, torch.linalg.slogdet(A).logabsdet)
+    _, logdet = inverse_and_logdet(torch.stack([A[0], -A[1]]))
+    assert logdet.isnan().tolist() == [False, True]
 
 
 def test_repeated_inputs_without_noise_need_jitter_and_it_is_said():
