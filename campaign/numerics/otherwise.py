@@ -142,6 +142,7 @@ def context_task(model: Model, points: Points, y: Float[Array, "n p"], jitter: f
     return Solved(model, points, y, np.full(len(y), jitter * float(diagonal.mean())), None)
 
 
+@np.errstate(over="ignore")  # what is beyond float64 has to be so in the library too
 def posterior(task: Solved, at: Points) -> dict[str, Values]:
     """Mean, variances and covariance at points."""
     model, unit, p = task.model, task.unit, task.R.shape[1]
