@@ -209,7 +209,7 @@ def test_a_failed_writing_leaves_the_earlier_file(model, tmp_path, monkeypatch):
     def full_disk(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("metaprior.files.save_file", full_disk)
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
     with pytest.raises(OutputError, match="No space left"):
         metaprior.load(path).save(path)
     assert path.read_bytes() == model.read_bytes()
@@ -294,7 +294,7 @@ def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path, monkeypatch):
 
     path = tmp_path / "m"
     path.touch()
-    monkeypatch.setattr("metaprior.files.safe_open", refused)
+    monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(DataError, match="may not be read by this user"):
         metaprior.load(path)
 
