@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metaprior import MetapriorError
 from metaprior.cli import main
 
 PATIENCE = 120.0
@@ -40,7 +41,7 @@ class Ended(NamedTuple):
     @property
     def clear(self) -> bool:
         """Whether it is told as an error of the user's, in words."""
-        return self.code == 2 and "error: " in self.said and "Traceback" not in self.said
+        return self.code == 2 and self.said.strip().rsplit("\n", 1)[-1].startswith("error: ")
 
     def in_short(self) -> str:
         return f"exit code {self.code}, {' / '.join(self.said.strip().splitlines()[-3:])[-300:]!r}"
@@ -104,6 +105,9 @@ def _outcome(work: Callable[[], Any]) -> int:
         work()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except MetapriorError as error:  # of the library: as the command line tells it
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     except BaseException:
         traceback.print_exc()
         return 1
@@ -123,7 +127,8 @@ def waited(pid: int, seconds: float | None) -> int | None:
 
 
 def killed_at_event(number: int, place: Path) -> Callable[[], None]:
-    """To be killed at the so-manyth thing that is done to the files of a folder, before it is done."""
+    """To be killed at the so-manyth thing that is done to the files of a folder; a file that is about to be written is
+    left with half of something."""
     seen = 0
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
@@ -131,6 +136,8 @@ def killed_at_event(number: int, place: Path) -> Callable[[], None]:
         if event in FOLDER_EVENTS and _touches(arguments, place):
             seen += 1
             if seen == number:
+                if event == "open" and "w" in str(arguments[1]):
+                    os.write(os.open(arguments[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), b"half of")
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return lambda: sys.addaudithook(look)
