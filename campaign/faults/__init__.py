@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from campaign.faults.jobs import JOBS
-from campaign.faults.others import PAIRS
 from campaign.faults.planted import PLANTED
 from campaign.faults.warm import asked_of_a_process
 from campaign.parts import Check, Effort, Section, Table
@@ -22,6 +21,9 @@ KILLS, FRESH, OTHERS = 900, 102, 540
 
 EACH = 65
 """Kills, or tries of other faults, that one process and its children do."""
+
+LEAST = 3
+"""Kills, and tries of other faults, of the smallest campaign."""
 
 PLANTED_KILLS = 60
 """Kills by which an error that was put in on purpose has to be found."""
@@ -33,13 +35,15 @@ and their workers (`benchmarks/scale.py --kills`). Often the run that goes on is
 file has to be absent, the old one or the new one, a folder that says it is complete has to be, and a training that was
 kept once must be kept still, or the model be there. In the end the command is given again: it has to come to the bytes
 of a run without a kill, but for what clocks say, and how pictures are drawn. Small jobs write checkpoints at every step
-(usually: every five seconds) and shards in chunks of 60 rows. Then {others:,} tries of other faults, after each of which
-the command has to have done what it was asked, or to say why not (exit code 2, a line that begins with "error:"; 130
-and 143 where it was asked to end), with what was there before still there; and, given again, to come to the same."""
+(usually: every five seconds) and shards in chunks of 60 rows. Then {others:,} tries of other faults: a small disk that
+is full ({disk}), a folder that cannot be written, a file that vanishes or is cut short while it is read, little memory
+(`RLIMIT_DATA`), signals, two processes that write one model. After each the command has to have done what it was asked,
+or to say why not (exit code 2, a line that begins with "error:"; 130 and 143 where it was asked to end), with what was
+there before still there; and, given again, to come to the same."""
 
 
 def run(effort: Effort) -> Section:
-    kills = effort.of(KILLS, len(JOBS))
+    kills = effort.of(KILLS, LEAST)
     killed = _kills(effort, kills)
     fresh, fresh_wrong = _fresh(effort)
     tried = _others(effort)
@@ -47,13 +51,19 @@ def run(effort: Effort) -> Section:
     wrong = [said for one in killed.values() for said in one["wrong"]]
     counted = sum(one["kills"] for one in killed.values()) + fresh
     checks = [
-        Check("nothing is lost by a kill, and what goes on ends with the same bytes", not wrong + fresh_wrong,
-              _because(counted, "kills", wrong + fresh_wrong)),
+        Check(
+            "nothing is lost by a kill, and what goes on ends with the same bytes",
+            not wrong + fresh_wrong,
+            _because(counted, "kills", wrong + fresh_wrong),
+        ),
         *_other_checks(tried),
-        *(Check(f"found, when it is put in: {name}", bool(found), f"after {PLANTED_KILLS} kills at most: {found[0] if found else 'not found'}")
-          for name, found in planted.items()),
-    ]  # fmt: skip
-    how = HOW.format(kills=counted - fresh, fresh=fresh, others=len(tried))
+        *(
+            Check(f"found, when it is put in: {name}", bool(found), found[0] if found else f"{PLANTED_KILLS} kills")
+            for name, found in planted.items()
+        ),
+    ]
+    disk = " and ".join(sorted({one["how"].split(",")[0] for one in tried if one["fault"] == "full disk"})) or "none"
+    how = HOW.format(kills=counted - fresh, fresh=fresh, others=len(tried), disk=disk)
     counts = {"kills": counted, "tries of other faults": len(tried)}
     return Section("Faults", how, checks, [_kill_table(killed, fresh), _other_table(tried)], _notes(killed), counts)
 
@@ -66,7 +76,7 @@ def _kills(effort: Effort, kills: int) -> dict[str, Any]:
     """By job, what came of so many kills; every process has some of all jobs."""
     parts = max(1, round(kills / EACH))
     found: dict[str, Any] = {}
-    work = partial(_killed, kills // len(JOBS), parts, effort.seed_of(0))
+    work = partial(_killed, kills, parts, effort.seed_of(0))
     for _, some in effort.each(work, parts, "kills"):
         for name, one in some.items():
             known = found.setdefault(name, {"wrong": []})
@@ -77,9 +87,9 @@ def _kills(effort: Effort, kills: int) -> dict[str, Any]:
 
 
 def _killed(kills: int, parts: int, seed: int, part: int) -> Any:
-    """The share of one process: of each job some kills."""
-    first, stop = kills * part // parts, kills * (part + 1) // parts
-    wanted = {job.name: stop - first for job in JOBS} if stop > first else {}
+    """The share of one process: kills of each job in turn."""
+    own = range(kills * part // parts, kills * (part + 1) // parts)
+    wanted = Counter(JOBS[5 * number % len(JOBS)].name for number in own)
     return asked_of_a_process({"what": "kills", "kills": wanted, "seed": seed + part})
 
 
@@ -105,19 +115,19 @@ def _killed_fresh(seed: int, part: int) -> str:
 
 
 def _others(effort: Effort) -> list[dict[str, Any]]:
-    tries = effort.of(OTHERS, len(PAIRS))
+    tries = effort.of(OTHERS, LEAST)
     parts = max(1, round(tries / EACH))
     work = partial(_tried, tries, parts, effort.seed_of(2))
     return [one for _, some in effort.each(work, parts, "other faults") for one in some]
 
 
 def _tried(tries: int, parts: int, seed: int, part: int) -> Any:
-    numbers = list(range(tries * part // parts, tries * (part + 1) // parts))
+    numbers = [17 * number for number in range(tries * part // parts, tries * (part + 1) // parts)]
     return asked_of_a_process({"what": "others", "numbers": numbers, "seed": seed})
 
 
 def _planted(effort: Effort) -> dict[str, list[str]]:
-    names = list(PLANTED)
+    names = list(PLANTED)[: effort.of(300)]
     work = partial(_found_planted, effort.seed_of(3))
     return {names[k]: found for k, found in effort.each(work, len(names), "planted errors")}
 
@@ -125,7 +135,7 @@ def _planted(effort: Effort) -> dict[str, list[str]]:
 def _found_planted(seed: int, number: int) -> list[str]:
     name = list(PLANTED)[number]
     job = PLANTED[name][1]
-    asked = {"what": "kills", "kills": {job: PLANTED_KILLS}, "seed": seed, "planted": name, "until_found": True}
+    asked = {"what": "kills", "kills": {job: PLANTED_KILLS}, "seed": seed, "planted": name}
     found: list[str] = asked_of_a_process(asked)[job]["wrong"]
     return found
 
@@ -162,11 +172,11 @@ def _other_table(tried: list[dict[str, Any]]) -> Table:
 def _notes(killed: dict[str, Any]) -> list[str]:
     left = sum(one["litter"] for one in killed.values())
     return [
-        f"A process that is killed while it writes leaves a hidden file (`.NUMBER.NAME`) beside the one it was writing: "
-        f"{left} of the folders had one in the end. No later run reads it or trips over it, and none removes it, but in "
-        "folders of shards and of predictions.",
-        "Nothing is asked of the disk (`fsync`) before a file is moved to its place: what holds here holds for processes "
-        "that end, not for machines that lose their power.",
-        "A table of text that is cut short while it is read may be taken for a smaller table: nothing in it says where it "
-        "ends. `shard` notices by the file's time, other formats by their own ends.",
+        "A process that is killed while it writes leaves a hidden file (`.NUMBER.NAME`) beside the one it was writing: "
+        f"{left} of the folders had one in the end. No later run reads it or trips over it, and none removes it, but "
+        "in folders of shards and of predictions.",
+        "Nothing is asked of the disk (`fsync`) before a file is moved to its place: what holds here holds for "
+        "processes that end, not for machines that lose their power.",
+        "A table of text that is cut short while it is read may be taken for a smaller table: nothing in it says where "
+        "it ends. `shard` notices by the file's time, other formats by their own ends.",
     ]

@@ -20,6 +20,8 @@ from pyarrow import csv
 
 import metaprior
 from campaign.faults.children import command
+from metaprior import model
+from metaprior.cli import fit_shards
 from metaprior.data import Source, sharding, streams
 from metaprior.data.fetch import SOURCES, check_md5
 from metaprior.learning import checkpoints
@@ -120,7 +122,7 @@ JOBS = (
     ),
     _both("reproduce", "reproduce", "reproduce", "step", "--quick", "--methods", "vanilla", "--out", "r", **SEEDS),
     Job("fetch", "fetch", _fetch),
-    Job("shard", "shard", _words("shard", "{given}/table.parquet", "--task", "id", "--quiet", "--out", "s", "--buckets", "4")),
+    Job("shard", "shard", _words("shard", "{given}/table.parquet", "--task=id", "--quiet", "--out=s", "--buckets=4")),
     Job("save", "save", partial(_save, 0), partial(_save, 1)),
 )  # fmt: skip
 
@@ -155,8 +157,8 @@ def make_small() -> None:
     """Let what is done every few seconds, or from thousands of rows on, be done in small jobs too."""
     checkpoints.EVERY = 0.0
     sharding.CHUNK_ROWS, streams.ROWS = 60, 20
-    for module in (metaprior.model, metaprior.cli.fit_shards):  # type: ignore[attr-defined]
-        module.SAMPLE = module.OF_ONE = SAMPLE
+    for module in (model, fit_shards):
+        vars(module).update(SAMPLE=SAMPLE, OF_ONE=SAMPLE)
 
 
 class _Slow(BaseHTTPRequestHandler):

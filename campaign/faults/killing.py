@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,7 +30,6 @@ class Found:
     with_checkpoint: int = 0
     litter: int = 0
     wrong: list[str] = field(default_factory=list)
-    where: Counter[str] = field(default_factory=Counter)
 
 
 class Killer:
@@ -44,9 +42,9 @@ class Killer:
         self.alone = self._left_alone("alone", job.work)
         self.seconds, self.events = self.took, (home / "events").stat().st_size
 
-    def kill(self, kills: int, rng: random.Random) -> Found:
-        """So many kills."""
-        while self.found.kills < kills:
+    def kill(self, kills: int, rng: random.Random, *, until_wrong: bool = False) -> Found:
+        """So many kills; or until something does not hold."""
+        while self.found.kills < kills and not (until_wrong and self.found.wrong):
             self._trial(kills, rng)
         return self.found
 

@@ -1,4 +1,4 @@
-"""Other faults than kills: a full disk, folders that cannot be written, files that change, memory, signals, two at once.
+"""Other faults than kills: full disks, folders that cannot be written, files that change, memory, signals.
 
 After each of them: the command has done what it was asked, or says clearly why not; nothing half-written is taken for
 whole; and what was there before is still there. Then it is done again, without the fault, to the same bytes.
@@ -31,6 +31,17 @@ USED = ("fit auto", "fit of one prior", "fit of shards", "predict to CSV", "pred
         "compare", "reproduce", "shard", "save", "fetch")  # fmt: skip
 
 
+INPUTS: dict[str, tuple[str, ...]] = {
+    "predict to CSV": ("0.metaprior", "table.csv"),
+    "predict to Parquet": ("0.metaprior", "table.parquet"),
+    "predict shards": ("0.metaprior", "shards/bucket-00003.parquet", "shards/manifest.json"),
+    "fit of shards": ("shards/bucket-00003.parquet",),
+    "shard": ("table.parquet",),
+    "save": ("0.metaprior",),
+}
+"""What may vanish while a job reads it."""
+
+
 @dataclass(frozen=True)
 class Tried:
     """One try: the fault, what met it, how it was made, how it ended, and what is wrong with that."""
@@ -47,7 +58,10 @@ class Scene:
 
     def __init__(self, job: Job, given: Path, home: Path) -> None:
         self.job, self.given, self.home = job, given, home
-        self.before, self.old = self._kept("old", job.earlier) if job.earlier else ({}, None)
+        self.before: dict[str, str] = {}
+        self.old: Path | None = None
+        if job.earlier is not None:
+            self.before, self.old = self._kept("old", job.earlier)
         self.alone, self.new = self._kept("new", job.work)
 
     def _kept(self, name: str, work: Callable[[Path], None]) -> tuple[dict[str, str], Path]:
@@ -144,10 +158,7 @@ def changed_file(scene: Scene, rng: random.Random, place: Path) -> Tried:
     scene.fill(place)
     given = place.parent / "changing"
     shutil.copytree(scene.given, given)
-    inputs = {"predict to CSV": ("0.metaprior", "table.csv"), "predict to Parquet": ("0.metaprior", "table.parquet")}
-    inputs |= {"predict shards": ("0.metaprior", "shards/bucket-00003.parquet", "shards/manifest.json")}
-    inputs |= {"fit of shards": ("shards/bucket-00003.parquet",), "shard": ("table.parquet",), "save": ("0.metaprior",)}
-    name = rng.choice(inputs.get(scene.job.name, ("table.csv",)))
+    name = rng.choice(INPUTS.get(scene.job.name, ("table.csv",)))
     vanishes = name.endswith(".csv") or rng.random() < 0.5  # half of a text is a table too
     moment = rng.uniform(0, scene.seconds)
     pid = started(partial(_change, given / name, moment, vanishes), place)
@@ -191,7 +202,9 @@ def signalled(number: int, scene: Scene, rng: random.Random, place: Path) -> Tri
     name = signal.Signals(number).name
     moment = 0.005 + rng.uniform(0, scene.seconds)  # when it has begun
     work = partial(scene.job.work, scene.given)
-    ended = child(work, place, moment=moment, by=number, before=partial(signal.signal, number, signal.default_int_handler))
+    ended = child(
+        work, place, moment=moment, by=number, before=partial(signal.signal, number, signal.default_int_handler)
+    )
     wrong = scene.wrong(place, ended, codes=(0, 128 + number))
     if not wrong and "Traceback" in ended.said:
         wrong = f"a traceback: {ended.in_short()}"
@@ -227,7 +240,7 @@ def _often(work: Callable[[Path], None], given: Path) -> None:
 FAULTS: tuple[tuple[Callable[[Scene, random.Random, Path], Tried], tuple[str, ...]], ...] = (
     (full_disk, tuple(name for name in USED)),
     (read_only, tuple(name for name in USED if name != "save")),
-    (changed_file, ("predict to CSV", "predict to Parquet", "predict shards", "fit of shards", "fit auto", "shard", "save")),
+    (changed_file, (*INPUTS, "fit auto")),
     (little_memory, ("fit auto", "fit of one prior", "predict to CSV", "predict to Parquet", "compare", "shard")),
     (partial(signalled, signal.SIGTERM), ("fit auto", "fit of one prior", "predict to Parquet", "compare", "shard")),
     (partial(signalled, signal.SIGINT), ("fit auto", "fit of one prior", "predict to Parquet", "compare", "shard")),
@@ -239,7 +252,7 @@ PAIRS = tuple((fault, name) for fault, names in FAULTS for name in names)
 
 
 def tried(numbers: Sequence[int], seed: int, given: Path, home: Path) -> Iterator[Tried]:
-    """Some of the tries, of which there are any number: each pair of fault and job in turn."""
+    """Some of the tries, of which there are any number: number by number, all pairs of fault and job in turn."""
     jobs, scenes = {job.name: job for job in JOBS}, dict[str, Scene]()
     for number in numbers:
         fault, name = PAIRS[number % len(PAIRS)]

@@ -49,8 +49,8 @@ def removed_too_soon() -> None:
 
 
 PLANTED: dict[str, tuple[Callable[[], None], str]] = {
-    "a writer that writes in place": (in_place, "compare"),
     "a resume that ignores its checkpoint's generator": (forgotten_generator, "fit by Adam"),
+    "a writer that writes in place": (in_place, "compare"),
     "a checkpoint that is removed when it is read": (removed_too_soon, "fit auto"),
 }
 """With the job that has to notice it."""

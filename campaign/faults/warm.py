@@ -6,6 +6,7 @@ all of that, and removes it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -57,7 +58,7 @@ def main() -> None:
         if ready.code:
             raise SystemExit(ready.said)
         server = serve(given)
-        print(json.dumps(_found(asked, given, home)))
+        sys.stdout.write(json.dumps(_found(asked, given, home)) + "\n")
     finally:
         if server:
             os.kill(server, signal.SIGKILL)
@@ -72,15 +73,15 @@ def _found(asked: dict[str, Any], given: Path, home: Path) -> Any:
         warm_up(chosen, given, home)
         if asked.get("planted"):
             PLANTED[asked["planted"]][0]()
-        return {job.name: _killed(job, asked["kills"][job.name], asked["seed"], given, home) for job in chosen}
+        return {job.name: _killed(job, asked, given, home) for job in chosen}
     warm_up([jobs[name] for name in others.USED], given, home)
     return [asdict(one) for one in others.tried(asked["numbers"], asked["seed"], given, home)]
 
 
-def _killed(job: Job, kills: int, seed: int, given: Path, home: Path) -> dict[str, Any]:
-    place = home / job.name
+def _killed(job: Job, asked: dict[str, Any], given: Path, home: Path) -> dict[str, Any]:
+    place, rng = home / job.name, random.Random(f"{asked['seed']} {job.name}")
     place.mkdir()
-    found = Killer(job, given, place).kill(kills, random.Random(f"{seed} {job.name}"))
+    found = Killer(job, given, place).kill(asked["kills"][job.name], rng, until_wrong="planted" in asked)
     shutil.rmtree(place)
     return asdict(found)
 
@@ -103,10 +104,8 @@ def warm_up(jobs: list[Job], given: Path, home: Path) -> None:
             raise SystemExit(f"{job.name}: {ended.in_short()}")
         for name in names.read_text().splitlines():
             if name not in sys.modules and not name.startswith("__"):
-                try:
+                with contextlib.suppress(ImportError):  # one that another has made under its own name
                     importlib.import_module(name)
-                except ImportError:
-                    pass  # one that another has made under its own name
         shutil.rmtree(place)
 
 

@@ -60,8 +60,7 @@ class WorkerError(MetapriorError, RuntimeError):
 
 def short_of_memory(error: BaseException) -> bool:
     """Whether an error says that there is no more memory: Python's, Arrow's, or torch's, which has no class for it."""
-    words = ("can't allocate memory", "bad alloc", "bad_alloc", "can't start new thread", "Cannot allocate memory")
-    words += ("PyObject pointer is null",)  # safetensors'
+    words = ("llocate memory", "bad alloc", "bad_alloc", "can't start new thread", "PyObject pointer is null")
     return isinstance(error, MemoryError) or any(said in str(error) for said in words)
 
 
