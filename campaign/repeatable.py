@@ -30,10 +30,11 @@ from metaprior import files as model_files
 from metaprior.cli import main as command
 from metaprior.methods import make_method, named_methods
 
-SIZES = (30, 120)
-"""Tasks of the tables: of the smaller, folds are learned together, and methods for many tasks are left out."""
+SIZES, LARGE = (30, 120), 1_500
+"""Tasks of the tables: of the smaller, folds are learned together, and methods for many tasks are left out; of the
+largest, learning is worth a second thread."""
 
-RUNS = 4
+RUNS = 3
 """Processes that do the same, each with its own hashes of text and its own disorder of memory."""
 
 FITTED, PREDICTED = 1e-4, 1e-9
@@ -47,19 +48,18 @@ is run, each in {runs} fresh processes: with other hashes of text, with memory i
 bytes have to be the same: of model files, of predictions, and of reports but for seconds and memory. Then the same with
 one and with two threads, where the largest change of a predicted mean or standard deviation, in predicted standard
 deviations, has to be below {fitted:g} for models that were learned again, and below {predicted:g} for the same model
-asked again, of tables that are large enough to be shared by threads. Files that earlier versions wrote are opened, and
+asked again, of a task of 600 points, whose matrices threads share. Files that earlier versions wrote are opened, and
 predict what they predicted then."""
 
 
 def run(effort: Effort) -> Section:
     names = _names(effort)
-    work = partial(_same, names, effort.seed)
-    found = [one for _, one in effort.each(work, len(names), "the same bytes")]
-    threads = [one for _, one in effort.each(partial(_threads, names, effort.seed), len(names), "threads")]
+    done = [one for _, one in effort.each(partial(_tried, names, effort.seed), len(names), "the same again")]
+    found, threads = [one for one, _ in done], [one for _, one in done if one is not None]
     opened = list(_opened())
     planted = _differ([_process(names[0], effort.seed, run, 1, planted=True)["files"] for run in range(2)])
     different = [f"{one['name']}: {', '.join(one['differ'])}" for one in found if one["differ"]]
-    fitted, predicted = (max(one[key] for one in threads) for key in ("fitted", "predicted"))
+    fitted, predicted = (max((one[key] for one in threads), default=0.0) for key in ("fitted", "predicted"))
     bytes_ = sum(one["files"] for one in found)
     checks = [
         Check("the same seed, the same bytes", not different,
@@ -91,25 +91,26 @@ def _names(effort: Effort) -> list[tuple[str, int]]:
     every = [(name, SIZES[0]) for name in named_methods(lambda one: one.make is not None and one.least <= SIZES[0])]
     every += [(name, SIZES[1]) for name in named_methods(lambda one: one.make is not None and one.least > SIZES[0])]
     every += [("auto", size) for size in SIZES] + [("compare", SIZES[0]), ("reproduce", 0)]
-    count = effort.of(100 * len(every), 2)
-    return every[:: max(1, -(-len(every) // count))]
+    every += [("shared gp", LARGE), ("learned both", LARGE)]
+    random.Random(0).shuffle(every)
+    return every[: effort.of(20 * len(every), 1)]
 
 
-def _same(names: list[tuple[str, int]], seed: int, number: int) -> dict[str, Any]:
-    """One method in several processes: how many files, and which differ."""
-    found = [_process(names[number], seed, run, 1)["files"] for run in range(RUNS)]
-    return {"name": _said(names[number]), "files": len(found[0]), "differ": _differ(found)}
+def _tried(names: list[tuple[str, int]], seed: int, number: int) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """One method in several processes: how many files, and which differ; and what a second thread changes."""
+    named = names[number]
+    found = [_process(named, seed, run, 1) for run in range(RUNS)]
+    files = [one["files"] for one in found]
+    same = {"name": _said(named), "files": len(files[0]), "differ": _differ(files)}
+    if not found[0]["predicted"]:
+        return same, None
+    two = _process(named, seed, 0, 2)["predicted"]
+    gaps = {key: _gap(one, two[key]) for key, one in found[0]["predicted"].items()}
+    return same, {"name": named[0], "tasks": named[1], **gaps}
 
 
 def _differ(found: list[dict[str, str]]) -> list[str]:
     return [name for name in found[0] if len({one.get(name) for one in found}) > 1]
-
-
-def _threads(names: list[tuple[str, int]], seed: int, number: int) -> dict[str, Any]:
-    """One method with one thread and with two."""
-    one, two = (_process(names[number], seed, 0, threads)["predicted"] for threads in (1, 2))
-    gaps = {key: _gap(one[key], two[key]) for key in one}
-    return {"name": names[number][0], "tasks": names[number][1], "fitted": 0.0, "predicted": 0.0} | gaps
 
 
 def _gap(one: list[list[float]], two: list[list[float]]) -> float:
@@ -190,13 +191,13 @@ def _done(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asked_again(model: str, tasks: metaprior.Tasks) -> dict[str, Any]:
-    """Predictions of the model that was learned; and of one that does not depend on threads, of a larger table."""
+    """Predictions of the model that was learned; and of a file's, of one task whose matrices threads share."""
     context, target = tasks.context_target(2, seed=0)
     learned = metaprior.load(model).predict(context, target)
-    many = metaprior.Tasks.from_table(_table(2_000, 2), task="id", x="x", y="y").context_target(3, seed=0)
-    kept = metaprior.load(FILES / "auto.metaprior").predict(*many)
-    found = {"fitted": (learned, len(target.x)), "predicted": (kept, 200)}
-    return {key: torch.stack([one.mean[:rows, 0], one.sd[:rows, 0]], 1).tolist() for key, (one, rows) in found.items()}
+    x = np.random.default_rng(2).uniform(0, 1, 600)
+    kept = metaprior.load(FILES / "prior.metaprior").condition(x, np.sin(5 * x)).at(np.linspace(0, 1, 300))
+    found = {"fitted": learned, "predicted": kept}
+    return {key: torch.stack([one.mean[:, 0], one.sd[:, 0]], 1)[:300].tolist() for key, one in found.items()}
 
 
 def _command(*words: object) -> None:
