@@ -12,13 +12,18 @@ from pathlib import Path
 from campaign.faults.children import Ended, child, counted_events, killed_at_event
 from campaign.faults.jobs import Job
 from campaign.faults.outcomes import TORN, UNFINISHED, content, litter
+from metaprior import MetapriorError
 from metaprior.learning import checkpoints
+from metaprior.report import Results
 
 AT_EVENTS = 0.4
 """Share of the kills that come when a file is about to be touched; the others at any moment."""
 
 AGAIN = 0.4
 """Chance that the run which goes on is killed as well."""
+
+
+RESULTS = ("r/results.json", "r/tasks.parquet", "r/curves.npz")
 
 
 @dataclass
@@ -101,7 +106,7 @@ class Killer:
         for name, now in found.items():
             if now.startswith(TORN) or now not in (before.get(name), self.alone.get(name), UNFINISHED):
                 self._wrong(f"{name} is neither the old one nor the new one ({now[:120]})")
-        self._check_together(found)
+        self._check_together(place, found)
         if self.job.kept and self.marker.exists():
             self.found.with_checkpoint += 1
             kept = place / self.job.kept
@@ -109,11 +114,24 @@ class Killer:
             if not there and found.get("m") != self.alone["m"]:
                 self._wrong("what was learned is lost: there is neither a checkpoint nor the model")
 
-    def _check_together(self, found: dict[str, str]) -> None:
+    def _check_together(self, place: Path, found: dict[str, str]) -> None:
         """A folder that says it is complete is: a manifest, or the record of predictions."""
         for record in ("s/manifest.json", "p/predictions.json"):
             if found.get(record) == self.alone.get(record, "") and found != self.alone:
                 self._wrong(f"{record} says that all is there, and it is not")
+        if "r/results.json" in found:
+            self._check_results(place, found)
+
+    def _check_results(self, place: Path, found: dict[str, str]) -> None:
+        """Results that can be read are of one run."""
+        try:
+            Results.read(place / "r")
+        except MetapriorError:
+            return
+        for run in (self.before, self.alone):
+            if all(found[name] == run.get(name) for name in RESULTS):
+                return
+        self._wrong("results of two runs are read as one")
 
     def _check_end(self, place: Path, ended: Ended) -> None:
         """What was gone on with, or done again, has come to the same."""
