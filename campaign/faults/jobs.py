@@ -142,7 +142,9 @@ def make_given(given: Path) -> None:
     table = table_of(40, 0)
     csv.write_csv(table, given / "table.csv")
     pq.write_table(table, given / "table.parquet")
-    sharding.shard(_written(table_of(150, 1), given / "more.parquet"), given / "shards", task="id", buckets=6)
+    sharding.shard(
+        _written(table_of(150, 1), given / "more.parquet"), given / "shards", task="id", buckets=6, progress=False
+    )
     for seed in (0, 1):
         gp = metaprior.MetaGP("deep", "deep", hidden=(24, 24), max_epochs=3, seed=seed, progress=False)
         gp.fit(table, task="id", x="x", y="y").save(given / f"{seed}.metaprior")

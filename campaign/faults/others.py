@@ -251,6 +251,11 @@ FAULTS: tuple[tuple[Callable[[Scene, random.Random, Path], Tried], tuple[str, ..
 PAIRS = tuple((fault, name) for fault, names in FAULTS for name in names)
 
 
+def jobs_of(numbers: Sequence[int]) -> list[str]:
+    """The jobs of some tries."""
+    return list(dict.fromkeys(PAIRS[number % len(PAIRS)][1] for number in numbers))
+
+
 def tried(numbers: Sequence[int], seed: int, given: Path, home: Path) -> Iterator[Tried]:
     """Some of the tries, of which there are any number: number by number, all pairs of fault and job in turn."""
     jobs, scenes = {job.name: job for job in JOBS}, dict[str, Scene]()
