@@ -29,17 +29,17 @@ PLANTED_KILLS = 60
 """Kills by which an error that was put in on purpose has to be found."""
 
 HOW = """Small jobs are killed (SIGKILL) at random moments: {kills:,} of them in children of a process that has imported
-everything and run the real command line, at a moment that is uniform over the time that the job takes, or (four in ten)
-when it is about to touch a file, which is then left with half of something; and {fresh:,} of them in fresh processes
-and their workers (`benchmarks/scale.py --kills`). Often the run that goes on is killed as well. After each kill every
-file has to be absent, the old one or the new one, a folder that says it is complete has to be, and a training that was
-kept once must be kept still, or the model be there. In the end the command is given again: it has to come to the bytes
-of a run without a kill, but for what clocks say, and how pictures are drawn. Small jobs write checkpoints at every step
-(usually: every five seconds) and shards in chunks of 60 rows. Then {others:,} tries of other faults: a small disk that
-is full ({disk}), a folder that cannot be written, a file that vanishes or is cut short while it is read, little memory
-(`RLIMIT_DATA`), signals, two processes that write one model. After each the command has to have done what it was asked,
-or to say why not (exit code 2, a line that begins with "error:"; 130 and 143 where it was asked to end), with what was
-there before still there; and, given again, to come to the same."""
+everything, which run the real command line, at a moment that is uniform over the time that the job takes, or (four in
+ten) when a file is about to be touched, which is left empty if it was to be written anew; and {fresh:,} of them in
+fresh processes and their workers (`benchmarks/scale.py --kills`). Often the run that goes on is killed as well. After
+each kill every file has to be absent, the old one or the new one, a folder that says it is complete has to be, and a
+training that was kept once must be kept still, or the model be there. In the end the command is given again: it has to
+come to the bytes of a run without a kill, but for what clocks say, and how pictures are drawn. Small jobs write
+checkpoints at every step (usually: every five seconds) and shards in chunks of 60 rows. Then {others:,} tries of other
+faults: a small disk that is full ({disk}), a folder that cannot be written, a file that vanishes or is cut short while
+it is read, little memory (`RLIMIT_DATA`), signals, two processes that write one model. After each the command has to
+have done what it was asked, or to say why not (exit code 2, a line that begins with "error:"; 130 and 143 where it was
+asked to end), with what was there before still there; and, given again, to come to the same."""
 
 
 def run(effort: Effort) -> Section:

@@ -74,8 +74,8 @@ def child(
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     seconds, said = time.perf_counter() - began, saying(pid)
-    text = said.read_text(errors="replace")
-    said.unlink()
+    text = said.read_text(errors="replace") if said.exists() else ""  # it may not even have come to that
+    said.unlink(missing_ok=True)
     return Ended(code, seconds, text)
 
 
@@ -127,8 +127,10 @@ def waited(pid: int, seconds: float | None) -> int | None:
 
 
 def killed_at_event(number: int, place: Path) -> Callable[[], None]:
-    """To be killed at the so-manyth thing that is done to the files of a folder; a file that is about to be written is
-    left with half of something."""
+    """To be killed at the so-manyth thing that is done to the files of a folder, before it is done.
+
+    A file that is about to be written anew is left empty.
+    """
     seen = 0
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
@@ -137,7 +139,7 @@ def killed_at_event(number: int, place: Path) -> Callable[[], None]:
             seen += 1
             if seen == number:
                 if event == "open" and "w" in str(arguments[1]):
-                    os.write(os.open(arguments[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), b"half of")
+                    os.open(arguments[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return lambda: sys.addaudithook(look)
