@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError, NotFittedError, OutputError
@@ -78,16 +79,10 @@ def write_state(path: Path, state: State) -> None:
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
     metadata = {"metaprior": f"{text}\n{_checksum(text, tensors)}"}  # one entry: of several, the order would be random
     try:
-        write_whole(path, lambda part: _save(tensors, part, metadata))
+        content = save(tensors, metadata)  # its own writing of files leaves one of an unknown name when it is killed
     except SafetensorError as error:
         raise OutputError(f"cannot write {path}: {error}.") from None
-
-
-def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    path.touch()
-    mode = path.stat().st_mode  # as any new file of the user has it; safetensors makes a private one
-    save_file(tensors, path, metadata=metadata)
-    path.chmod(mode)
+    write_whole(path, lambda part: part.write_bytes(content))
 
 
 def read_state(path: Path) -> State:
@@ -97,14 +92,18 @@ def read_state(path: Path) -> State:
     if not path.exists():
         raise DataError(f"there is no model file {path}; `metaprior fit TABLE … --out {path}` makes one.")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata: Mapping[str, str] = file.metadata() or {}
-            if "metaprior" not in metadata:
-                raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
-            text, _, checksum = metadata["metaprior"].partition("\n")
-            header = _header(path, text)
-            # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        with path.open("rb") as file:  # read, not mapped: one that is cut short meanwhile would end the process
+            length = _length(file)
+            file.seek(0)
+            content = file.read()
+        read = load(content)
+        metadata = _metadata(content[8 : 8 + length])
+        if "metaprior" not in metadata:
+            raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
+        text, _, checksum = metadata["metaprior"].partition("\n")
+        header = _header(path, text)
+        # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
+        tensors = {name: value.clone() for name, value in read.items()}
     except PermissionError:
         raise DataError(f"{path} may not be read by this user: change its permissions, or copy it.") from None
     except (SafetensorError, OSError) as error:
@@ -120,11 +119,26 @@ def saved_in(path: Path) -> str | None:
     """What a file of ours holds, by its header alone; None where it is no such file."""
     try:
         if path.is_file():
-            with safe_open(path, framework="pt") as file:
-                return str(json.loads((file.metadata() or {})["metaprior"].partition("\n")[0])["kind"])
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+            with path.open("rb") as file:
+                metadata = _metadata(file.read(_length(file)))
+            return str(json.loads(metadata["metaprior"].partition("\n")[0])["kind"])
+    except (SafetensorError, OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
         pass
     return None
+
+
+def _length(file: BinaryIO) -> int:
+    """Of the header that a safetensors file begins with, if there can be one."""
+    first = file.read(8)
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or length > os.fstat(file.fileno()).st_size - 8:
+        raise SafetensorError("no header")
+    return length
+
+
+def _metadata(header: bytes) -> dict[str, str]:
+    found: dict[str, str] = json.loads(header).get("__metadata__") or {}
+    return found
 
 
 def _header(path: Path, text: str) -> dict[str, Any]:
