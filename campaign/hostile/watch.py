@@ -1,0 +1,205 @@
+"""Inputs tried in a process of their own, so that one that kills or hangs it is seen, and named."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from campaign.hostile.contract import KEPT, MEMORY, SECONDS, Family, Outcome, Place, judged
+from metaprior.seeds import child_seed
+
+
+@dataclass
+class Tally:
+    """What a number of inputs came to. found: what broke the contract, with the input's number."""
+
+    tried: int = 0
+    done: int = 0
+    refused: int = 0
+    seconds: float = 0.0
+    slowest: float = 0.0
+    places: set[str] = field(default_factory=set)
+    found: list[tuple[int, Outcome]] = field(default_factory=list)
+
+    def add(self, number: int, outcome: Outcome, seconds: float) -> None:
+        self.tried += 1
+        self.slowest = max(self.slowest, seconds)
+        if outcome.kind == "done":
+            self.done += 1
+        elif outcome.kind == "refused":
+            self.refused += 1
+            self.places.add(outcome.where)
+        else:
+            self.found.append((number, outcome))
+
+    def and_of(self, other: Tally) -> Tally:
+        """Of both together."""
+        return Tally(
+            *(self.tried + other.tried, self.done + other.done, self.refused + other.refused),
+            *(self.seconds + other.seconds, max(self.slowest, other.slowest)),
+            *(self.places | other.places, self.found + other.found),
+        )
+
+
+def input_of(family: Family, seed: int, number: int, place: Place) -> bytes:
+    """The input of this number."""
+    return family.make(Random(child_seed(seed, number)), place)
+
+
+def tried(
+    family: Family, seed: int, numbers: range, home: Path, *, seconds: float = SECONDS, twice: bool = True
+) -> Tally:
+    """What the inputs of these numbers came to, in processes of which the next goes on where one has died.
+
+    twice: one that took too long is tried once more by itself, as the machine may have been busy with something else.
+    """
+    tally, begun, left = Tally(), time.perf_counter(), numbers
+    while left:
+        last = left.start - 1
+        for last, outcome, took in _in_child(family, seed, left, home, seconds):
+            if outcome.kind == "hang" and twice:
+                again = tried(family, seed, range(last, last + 1), home, seconds=seconds, twice=False)
+                tally = tally.and_of(again)
+            else:
+                tally.add(last, outcome, took)
+        left = range(last + 1, left.stop)
+    tally.seconds = time.perf_counter() - begun
+    return tally
+
+
+def _in_child(
+    family: Family, seed: int, numbers: range, home: Path, seconds: float
+) -> Iterator[tuple[int, Outcome, float]]:
+    """The outcomes as they come; the last is of the input at which the process ended, where it ended too soon."""
+    scratch = Path(tempfile.mkdtemp(prefix="hostile-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    ours, theirs = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours hold nothing that a child needs
+        child = os.fork()
+    if child == 0:
+        _as_child(family, seed, numbers, Place(home, scratch), theirs)
+    os.close(theirs)
+    number = numbers.start
+    try:
+        for line, took in _lines(ours, seconds):
+            outcome = Outcome("hang", f"longer than {seconds:g} s") if line is None else Outcome(*json.loads(line))
+            if outcome.kind == "hang":
+                os.kill(child, signal.SIGUSR1)  # it says where it is
+                time.sleep(0.2)
+                outcome = outcome._replace(where=_told(scratch))
+            yield number, outcome, took
+            number += 1
+            if outcome.kind in ("hang", "memory"):
+                break
+        else:
+            if number < numbers.stop:
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                child = 0
+                yield number, Outcome("crash", f"the process ended with {status}", _told(scratch)), 0.0
+    finally:
+        os.close(ours)
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _lines(pipe: int, seconds: float) -> Iterator[tuple[bytes | None, float]]:
+    """The lines that come through a pipe, each with the seconds that it took; None for one that does not come."""
+    rest, since = b"", time.perf_counter()
+    while True:
+        ready, _, _ = select.select([pipe], [], [], seconds)
+        if not ready:
+            yield None, seconds
+            return
+        block = os.read(pipe, 1 << 16)
+        if not block:
+            return
+        *lines, rest = (rest + block).split(b"\n")
+        now = time.perf_counter()
+        for line in lines:
+            yield line, (now - since) / len(lines)
+        since = now
+
+
+def _as_child(family: Family, seed: int, numbers: range, place: Place, pipe: int) -> None:
+    """Try one input after another, and never return."""
+    try:
+        _prepare(place.scratch)
+        for number in numbers:
+            given = input_of(family, seed, number, place)
+            outcome = judged(family.attempt, given, place)
+            os.write(pipe, json.dumps(outcome).encode() + b"\n")
+            if outcome.kind == "memory":  # what it has taken would hide what the next one takes
+                break
+        os._exit(0)
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+        os._exit(70)
+
+
+def _prepare(scratch: Path) -> None:
+    """A process that says nothing, leaves traces of how it died in a file, and cannot take all memory."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    said = os.open(scratch / "said", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    for stream in (1, 2):
+        os.dup2(said, stream)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+    faulthandler.enable(said)
+    faulthandler.register(signal.SIGUSR1, said)
+    torch.set_num_threads(1)
+    pa.set_cpu_count(1)
+    if (now := _data_bytes()) is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (now + 2 * MEMORY, resource.RLIM_INFINITY))
+
+
+def _data_bytes() -> int | None:
+    """What the process has of its own, as its limit counts it; None where that cannot be seen."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")), None)
+
+
+def _told(scratch: Path) -> str:
+    """What a process has said on its way out, in short."""
+    try:
+        lines = (scratch / "said").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    own = [line.strip() for line in lines if "metaprior" in line]
+    return " | ".join([*lines[-1:], *own[:2]])[:300] if lines else ""
+
+
+def one(family: Family, given: bytes, home: Path, *, seconds: float = SECONDS) -> Outcome:
+    """What a single input comes to, such as one of the corpus."""
+    fixed = family._replace(make=lambda rng, place: given)
+    found: list[Any] = list(_in_child(fixed, 0, range(1), home, seconds))
+    return found[0][1]  # type: ignore[no-any-return]
+
+
+def kept(outcome: Outcome) -> bool:
+    """Whether an outcome is within the contract."""
+    return outcome.kind in KEPT
