@@ -43,7 +43,7 @@ class Family(NamedTuple):
     """Inputs of one sort. full: how many in the full campaign; block: how many a process tries one after the other.
 
     make: a mutated input, as bytes from which alone it follows. attempt: what the project does with it, giving the
-    numbers that come out; refusals are errors that it raises.
+    numbers that come out; refusals are errors that it raises. seconds: after which it hangs.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Family(NamedTuple):
     block: int
     make: Callable[[Random, Place], bytes]
     attempt: Callable[[bytes, Place], Iterable[Any]]
+    seconds: float = SECONDS
 
 
 class Outcome(NamedTuple):

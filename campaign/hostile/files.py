@@ -83,7 +83,7 @@ def _other_tensors(tensors: dict[str, Tensor], rng: Random) -> dict[str, Tensor]
     flat = value.reshape(-1)
     if len(flat) and value.dtype.is_floating_point:
         odd = rng.choice((0.0, -1.0, 1e300, -1e300, 1e-300, float("nan"), float("inf"), -float("inf"), 1e5, -1e5))
-        flat[rng.randrange(len(flat)) if kind == 4 else slice(None)] = odd
+        flat[rng.randrange(len(flat)) if kind == 4 else slice(None)] = torch.tensor(odd).to(value.dtype)
     elif len(flat):
         flat[rng.randrange(len(flat))] = rng.choice((0, 1, 255))
     return rest | {name: value}

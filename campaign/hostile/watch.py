@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from campaign.hostile.contract import KEPT, MEMORY, SECONDS, Family, Outcome, Place, judged
+from campaign.hostile.contract import KEPT, MEMORY, Family, Outcome, Place, judged
 from metaprior.seeds import child_seed
 
 
@@ -34,7 +34,7 @@ class Tally:
     tried: int = 0
     done: int = 0
     refused: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the processor
     slowest: float = 0.0
     places: set[str] = field(default_factory=set)
     found: list[tuple[int, Outcome]] = field(default_factory=list)
@@ -64,30 +64,32 @@ def input_of(family: Family, seed: int, number: int, place: Place) -> bytes:
     return family.make(Random(child_seed(seed, number)), place)
 
 
-def tried(
-    family: Family, seed: int, numbers: range, home: Path, *, seconds: float = SECONDS, twice: bool = True
-) -> Tally:
+def tried(family: Family, seed: int, numbers: range, home: Path, *, twice: bool = True) -> Tally:
     """What the inputs of these numbers came to, in processes of which the next goes on where one has died.
 
     twice: one that took too long is tried once more by itself, as the machine may have been busy with something else.
     """
-    tally, begun, left = Tally(), time.perf_counter(), numbers
+    tally, begun, left = Tally(), _cpu(), numbers
     while left:
         last = left.start - 1
-        for last, outcome, took in _in_child(family, seed, left, home, seconds):
+        for last, outcome, took in _in_child(family, seed, left, home):
             if outcome.kind == "hang" and twice:
-                again = tried(family, seed, range(last, last + 1), home, seconds=seconds, twice=False)
-                tally = tally.and_of(again)
+                tally = tally.and_of(tried(family, seed, range(last, last + 1), home, twice=False))
             else:
                 tally.add(last, outcome, took)
         left = range(last + 1, left.stop)
-    tally.seconds = time.perf_counter() - begun
+    if twice:
+        tally.seconds = _cpu() - begun
     return tally
 
 
-def _in_child(
-    family: Family, seed: int, numbers: range, home: Path, seconds: float
-) -> Iterator[tuple[int, Outcome, float]]:
+def _cpu() -> float:
+    """Seconds that the processes begun here have computed for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _in_child(family: Family, seed: int, numbers: range, home: Path) -> Iterator[tuple[int, Outcome, float]]:
     """The outcomes as they come; the last is of the input at which the process ended, where it ended too soon."""
     scratch = Path(tempfile.mkdtemp(prefix="hostile-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     ours, theirs = os.pipe()
@@ -99,8 +101,8 @@ def _in_child(
     os.close(theirs)
     number = numbers.start
     try:
-        for line, took in _lines(ours, seconds):
-            outcome = Outcome("hang", f"longer than {seconds:g} s") if line is None else Outcome(*json.loads(line))
+        for line, took in _lines(ours, family.seconds):
+            outcome = Outcome("hang", f"longer than {family.seconds:g} s") if line is None else Outcome(*json.loads(line))
             if outcome.kind == "hang":
                 os.kill(child, signal.SIGUSR1)  # it says where it is
                 time.sleep(0.2)
@@ -193,10 +195,10 @@ def _told(scratch: Path) -> str:
     return " | ".join([*lines[-1:], *own[:2]])[:300] if lines else ""
 
 
-def one(family: Family, given: bytes, home: Path, *, seconds: float = SECONDS) -> Outcome:
+def one(family: Family, given: bytes, home: Path) -> Outcome:
     """What a single input comes to, such as one of the corpus."""
     fixed = family._replace(make=lambda rng, place: given)
-    found: list[Any] = list(_in_child(fixed, 0, range(1), home, seconds))
+    found: list[Any] = list(_in_child(fixed, 0, range(1), home))
     return found[0][1]  # type: ignore[no-any-return]
 
 

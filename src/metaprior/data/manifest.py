@@ -82,7 +82,7 @@ class Manifest:
             raise _no_manifest(Path(folder))
         try:
             found = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read: {error}. Make the shards again.") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise DataError(f"{path} is no manifest of shards: give a folder that `metaprior shard` has made.")
@@ -114,7 +114,7 @@ def is_shards(folder: Path | str) -> bool:
     path = Path(folder) / MANIFEST
     try:
         return bool(json.loads(path.read_text("utf-8"))["format"] == FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
