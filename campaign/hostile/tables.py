@@ -176,7 +176,7 @@ def make_packed(rng: Random, place: Place) -> bytes:
     """Text or lines in gzip or zip, spoilt inside or outside; at times far larger than it looks."""
     inside = rng.choice((text, lines))(rng)
     if rng.random() < 0.004:
-        inside = b"task,x,y\n" + rng.choice((b"a,1,2\n", b"1", b"\n", b'"')) * rng.choice((10**6, 2 * 10**7))
+        inside = b"task,x,y\n" + rng.choice((b"a,1,2\n", b"1", b"\n", b'"')) * rng.choice((10**5, 2 * 10**6))
     if rng.random() < 0.5:
         found = gzip.compress(inside, rng.choice((0, 1)), mtime=0)
     else:

@@ -18,7 +18,7 @@ from metaprior.arrays import Array
 from metaprior.devices import within_memory
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference import Covariances, StackedTasks, check_fits, stacked_evidence
-from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
+from metaprior.learning.checkpoints import Checkpoint, fingerprint_of, going_on
 from metaprior.learning.lbfgs import Ended, learn_together
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
 from metaprior.learning.on_gpu import PriorOnGPU
@@ -272,7 +272,7 @@ def train(
 ) -> Training:
     """Update a module's parameters until the judge (evidence per value of held-out tasks) sees no more rise."""
     bar = progress_bar(progress or "", math.ceil(max_epochs / check_every), show=bool(progress))
-    with threads_for(updates.entries), bar as advance:
+    with threads_for(updates.entries), bar as advance, going_on(checkpoint):
         run = _Run(module, updates, judge, patience, tolerance)
         if checkpoint is not None and (kept := checkpoint.read()) is not None:
             run.restore(kept)
@@ -282,9 +282,9 @@ def train(
             advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
             if checkpoint is not None and checkpoint.due():
                 checkpoint.write(run.kept())
+        module.load_state_dict(run.parameters)
     if checkpoint is not None:
         checkpoint.remove()
-    module.load_state_dict(run.parameters)
     assert run.stopped is not None
     return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out))
 

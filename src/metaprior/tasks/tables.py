@@ -168,7 +168,7 @@ def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
         raise DataError(
             f"task column {name!r} is empty in {count} rows (the first is row {row}): give each row its task."
         )
-    if pa.types.is_nested(array.type):
+    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
         raise DataError(f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
     return _values(array, f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
 
