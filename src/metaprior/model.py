@@ -348,8 +348,8 @@ class MetaGP(Parameters, KeptMethod):
     def _check_answers(self, path: str | Path) -> None:
         """Whether a model of a file can be asked: a file may be whole, and its parts not fit together."""
         about = self.trained_on_
-        middle = [[low + (high - low) / 2 for low, high in ends] for ends in (about.x_range, about.y_range)]
-        x, y = (torch.tensor([row], dtype=torch.float64) for row in middle)
+        ends = [torch.tensor(one, dtype=torch.float64).T for one in (about.x_range, about.y_range)]
+        x, y = (low + (high - low) * torch.tensor([[0.4], [0.6]], dtype=torch.float64) for low, high in ends)
         points = Tasks.from_pairs([(x, y)], ["a task"])
         if about.columns.task_x:
             typical = torch.tensor([about.task_x.typical], dtype=torch.float64)
@@ -357,8 +357,10 @@ class MetaGP(Parameters, KeptMethod):
         try:
             for context in (points, points.first_points(0)[0]):
                 posterior = self.condition(context).at(x)
-                if not all(bool(one.isfinite().all()) for one in (posterior.mean, posterior.sd, posterior.interval(0.9)[1])):
-                    raise ValueError("what it predicts is not finite")
+                lower, upper = posterior.interval(0.9)
+                found = torch.stack([posterior.mean, posterior.sd, lower, upper])
+                if not bool(found.isfinite().all() and (posterior.sd >= 0).all() and (lower <= upper).all()):
+                    raise ValueError("what it predicts are no numbers")
         except UNREADABLE as error:
             if isinstance(error, MetapriorError):
                 raise
