@@ -52,7 +52,9 @@ def make_body(rng: Random, place: Place) -> bytes:
         body = make_parquet(rng, place).partition(b"\n")[2]
     query = {} if kind == 0 else {"at": rng.choice(POINTS)}
     if rng.random() < 0.2:
-        query[rng.choice(("at", "level", "samples", "quantiles", "seed", "latent", "fallback", token(rng)))] = token(rng)
+        query[rng.choice(("at", "level", "samples", "quantiles", "seed", "latent", "fallback", token(rng)))] = token(
+            rng
+        )
     head = {"type": rng.choice(TYPES) if rng.random() < 0.03 else TYPES[kind], "query": query}
     return json.dumps(head).encode() + b"\n" + body
 
@@ -88,7 +90,9 @@ def attempt_body(given: bytes, place: Place) -> Iterator[Any]:
     yield from numbers(found)
 
 
-
 FAMILIES = (
-    *([Family("requests", "bodies and addresses that a server is sent", 30_000, 300, make_body, attempt_body)] * HAS_SERVER),
+    *(
+        [Family("requests", "bodies and addresses that a server is sent", 30_000, 300, make_body, attempt_body)]
+        * HAS_SERVER
+    ),
 )

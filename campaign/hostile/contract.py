@@ -43,7 +43,8 @@ class Family(NamedTuple):
     """Inputs of one sort. full: how many in the full campaign; block: how many a process tries one after the other.
 
     make: a mutated input, as bytes from which alone it follows. attempt: what the project does with it, giving the
-    numbers that come out; refusals are errors that it raises. seconds: after which it hangs.
+    numbers that come out; refusals are errors that it raises. seconds: after which it hangs. memory: bytes
+    by which one of them may let a process grow.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Family(NamedTuple):
     make: Callable[[Random, Place], bytes]
     attempt: Callable[[bytes, Place], Iterable[Any]]
     seconds: float = SECONDS
+    memory: int = MEMORY
 
 
 class Outcome(NamedTuple):
@@ -63,18 +65,18 @@ class Outcome(NamedTuple):
     where: str = ""
 
 
-def judged(attempt: Callable[[bytes, Place], Iterable[Any]], given: bytes, place: Place) -> Outcome:
+def judged(family: Family, given: bytes, place: Place) -> Outcome:
     """Try one input, in this process: what would kill or hang it is for a watcher outside."""
     before = grown()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        outcome = _tried(attempt, given, place)
+        outcome = _tried(family.attempt, given, place)
     foreign = [one for one in said if not issubclass(one.category, MetapriorWarning)]
     if outcome.kind in KEPT and foreign:
         first = foreign[0]
         text = f"{first.category.__name__}: {str(first.message)[:200]}"
         outcome = Outcome("warning", text, f"{Path(first.filename).name}:{first.lineno}")
-    if outcome.kind in KEPT and grown() - before > MEMORY:
+    if outcome.kind in KEPT and grown() - before > family.memory:
         outcome = Outcome("memory", f"{(grown() - before) / 2**30:.1f} GB")
     return outcome
 

@@ -99,7 +99,7 @@ def answers(gp: MetaGP, size: int) -> Iterator[Any]:
     """What a model says of one task of two points and of one of none."""
     facts_of(gp.method_, gp.trained_on_, gp.scores_, size)
     columns = gp.trained_on_.columns
-    x, y = np.full((2, len(columns.x)), 1.0) + [[0.0], [0.7]], np.full((2, len(columns.y)), 0.5)
+    x, y = np.tile([[1.0], [1.7]], len(columns.x)), np.full((2, len(columns.y)), 0.5)
     about = {one.name: one.levels[0] if one.levels else 33.0 for one in columns.task_x} or None
     for count in (2, 0):
         posterior = gp.condition(x[:count], y[:count], task_x=about).at(np.full((3, len(columns.x)), 2.0))
@@ -132,8 +132,8 @@ def make_shards(rng: Random, place: Place) -> bytes:
     """A manifest and a bucket, one of which is spoilt; the manifest may know the bucket's new size and checksum."""
     home = place.home / "shards"
     manifest = (home / "manifest.json").read_bytes()
-    found = json.loads(manifest)
-    bucket = (home / found["buckets"][0]["file"]).read_bytes()
+    found: dict[str, Any] = json.loads(manifest)
+    bucket: bytes = (home / found["buckets"][0]["file"]).read_bytes()
     kind = rng.randrange(4)
     if kind == 0:
         manifest = mutated(manifest, rng)

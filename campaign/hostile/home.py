@@ -56,7 +56,7 @@ def past(dated: bool = False) -> pa.Table:
 
 def make_home(home: Path) -> None:
     """Fit and write everything."""
-    named = {"task": "task", "x": "x", "y": "y"}
+    named: dict[str, Any] = {"task": "task", "x": "x", "y": "y"}
     for name, make in MODELS.items():
         method = make()
         (method if isinstance(method, MetaGP) else _Table(method)).fit(past(), **named).save(home / f"{name}.metaprior")
@@ -78,9 +78,7 @@ def make_home(home: Path) -> None:
 
 RESUMED: dict[str, Callable[[], MetaGP]] = {
     "prior": lambda: MetaGP("deep", "deep", hidden=(4,), max_epochs=4, check_every=2, progress=False),
-    "adam": lambda: MetaGP(
-        "deep", "rbf", hidden=(4,), optimizer="adam", max_epochs=4, check_every=2, progress=False
-    ),
+    "adam": lambda: MetaGP("deep", "rbf", hidden=(4,), optimizer="adam", max_epochs=4, check_every=2, progress=False),
     "auto": lambda: MetaGP(rungs=("gp per task", "fpca"), progress=False),
 }
 """Trainings that are kept while they run, and go on from there."""
@@ -110,5 +108,5 @@ class _Table:
     def __init__(self, method: Any) -> None:
         self.method = method
 
-    def fit(self, table: Any, **named: str) -> Any:
+    def fit(self, table: Any, **named: Any) -> Any:
         return self.method.fit(Tasks.from_table(table, **named))

@@ -12,23 +12,43 @@ from typing import Any
 LARGEST = 1 << 16
 """Bytes of a mutated input; what is meant to be larger says so."""
 
-SIGNS = (b"\0", b"\xff", b"\x7f", b"\x80", b'"', b"'", b",", b";", b"\t", b"|", b"\n", b"\r", b"\r\n", b" ", b"\\", b"=")
+SIGNS = (
+    b"\0",
+    b"\xff",
+    b"\x7f",
+    b"\x80",
+    b'"',
+    b"'",
+    b",",
+    b";",
+    b"\t",
+    b"|",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b" ",
+    b"\\",
+    b"=",
+)
 STARTS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"PAR1", b"PK\x03\x04", b"\x1f\x8b", b"ARROW1\0", b"{", b"[", b"#")
 WHOLE = (0, 1, -1, 2, 7, 127, 128, 255, 256, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 NUMBERS = (
-    "0 1 -1 3 0.5 -0.0 1e-320 5e-324 1e300 -1e300 1e308 1e309 1e400 -1e400 nan NaN -nan inf -inf Infinity 1e 1e+ + - . "
-    "0x1F 1_000 1,5 1.2.3 00007 1e5000 9007199254740993 9223372036854775808 1e22 1e-400 １２ ٣ ½ ² 1٫5 −3 1e1000000000 "
-    "NA N/A null None true FALSE #N/A 1f 1d 0b1 0o7 1j 12:30 1/3 1% $5"
-).split()
+    "0", "1", "-1", "3", "0.5", "-0.0", "1e-320", "5e-324", "1e300", "-1e300", "1e308", "1e309", "1e400", "-1e400",
+    "nan", "NaN", "-nan", "inf", "-inf", "Infinity", "1e", "1e+", "+", "-", ".", "0x1F", "1_000", "1,5", "1.2.3",
+    "00007", "1e5000", "9007199254740993", "9223372036854775808", "1e22", "1e-400", "１２", "٣", "½", "²", "1٫5", "−3",
+    "1e1000000000", "NA", "N/A", "null", "None", "true", "FALSE", "#N/A", "1f", "1d", "0b1", "0o7", "1j", "12:30",
+    "1/3", "1%", "$5",
+)  # fmt: skip
 MOMENTS = (
-    "2020-02-29 2021-02-29 2020-13-01 0000-01-01 0001-01-01 9999-12-31 10000-01-01 -0044-03-15 2020-01-01T24:00 "
-    "2020-01-01T23:59:60 2020-01-01T00:00:00.000000001 2020-01-01T00:00Z 2020-01-01T00:00+25:00 1970-01-01 2020-03 2020 "
-    "28.03.2020 03/04/2020 31/12/2020 12/31/2020 Mar,2020 24:00 23:59:59.9999999 -1:00 00:00 1677-09-21 2262-04-12 NaT"
-).split()
+    "2020-02-29", "2021-02-29", "2020-13-01", "0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01", "-0044-03-15",
+    "2020-01-01T24:00", "2020-01-01T23:59:60", "2020-01-01T00:00:00.000000001", "2020-01-01T00:00Z",
+    "2020-01-01T00:00+25:00", "1970-01-01", "2020-03", "2020", "28.03.2020", "03/04/2020", "31/12/2020", "12/31/2020",
+    "Mar,2020", "24:00", "23:59:59.9999999", "-1:00", "00:00", "1677-09-21", "2262-04-12", "NaT",
+)  # fmt: skip
 TEXTS = (
     "", " ", "a", "a b", '"', '""', '"a', "a\nb", "a,b", "\ufeff", "\u202e", "\u0000", "é", "𝕏", "\u2028", "=1+1", "'",
-    "../..", "/etc/passwd", "-", "--", "--out", "%s%n", "{}", "{0}", "[red]", "[/]", "\x1b[31m", "task", "x", "y", "mean",
-    "sd", "lower", "nan", "None", "\\", "\t", "a" * 300, "9" * 400, "ß" * 40,
+    "../..", "/etc/passwd", "-", "--", "--out", "%s%n", "{}", "{0}", "[red]", "[/]", "\x1b[31m", "task", "x", "y",
+    "mean", "sd", "lower", "nan", "None", "\\", "\t", "a" * 300, "9" * 400, "ß" * 40,
 )  # fmt: skip
 ODD_BYTES = (b"\xed\xa0\x80", b"\xff", b"\xc0\x80", b"\xf5\x80\x80\x80", b"\xe9", b"\0\0\0\0", b"\x1a")
 
@@ -45,7 +65,7 @@ def token(rng: Random) -> str:
     if kind == 5:
         return str(rng.choice((1, -1)) * rng.random() * 10.0 ** rng.randint(-320, 308))
     if kind == 6:
-        return str(rng.randint(-(10**rng.randint(1, 30)), 10 ** rng.randint(1, 30)))
+        return str(rng.randint(-(10 ** rng.randint(1, 30)), 10 ** rng.randint(1, 30)))
     return "".join(rng.choice("0123456789.eE+-:T/ ,;\"'\n\tnaif") for _ in range(rng.randint(1, 12)))
 
 
@@ -169,7 +189,7 @@ def _changed_at(value: Any, path: Sequence[Any], rng: Random) -> Any:
                 return _changed_key(value, key, rng)
             return value | {key: _changed_at(value[key], rest, rng)}
         if not rest and rng.random() < 0.3:
-            return rng.choice((value[:key], value[:key] + value[key + 1 :], value + [value[key]], value[::-1]))
+            return rng.choice((value[:key], value[:key] + value[key + 1 :], [*value, value[key]], value[::-1]))
         return [*value[:key], _changed_at(value[key], rest, rng), *value[key + 1 :]]
     return _changed_value(value, rng)
 

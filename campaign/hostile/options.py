@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from campaign.hostile.contract import Family, Place
 from campaign.hostile.mutations import NUMBERS, TEXTS, mutated, token
-from metaprior.cli import app
+from metaprior.cli.app import app
 from metaprior.errors import MetapriorError, OptionError
 from metaprior.points import points_at
 
@@ -58,8 +58,29 @@ def attempt_points(given: bytes, place: Place) -> Iterator[Any]:
 # ---- command lines --------------------------------------------------------------------------------------------------
 
 FILES = ("past.csv", "past.parquet", "deep.metaprior", "shards", "prior.checkpoint", "nothing", "folder", "empty", "-")
-VALUES = ("0", "1", "-1", "2", "0.5", "1e400", "nan", "x", "y", "task", "task,x", "", "missing", "1:3:1", "0,1", "a=b", "x=1")
-SOURCES = (["past.csv", "--task", "task", "--x", "x", "--y", "y"], ["past.parquet", "--task", "task", "--x", "x", "--y", "y"])
+VALUES = (
+    "0",
+    "1",
+    "-1",
+    "2",
+    "0.5",
+    "1e400",
+    "nan",
+    "x",
+    "y",
+    "task",
+    "task,x",
+    "",
+    "missing",
+    "1:3:1",
+    "0,1",
+    "a=b",
+    "x=1",
+)
+SOURCES = (
+    ["past.csv", "--task", "task", "--x", "x", "--y", "y"],
+    ["past.parquet", "--task", "task", "--x", "x", "--y", "y"],
+)
 BASES: dict[str, tuple[list[str], ...]] = {
     "predict": (
         ["deep.metaprior", "past.csv", "--at", "1:3:1"],
@@ -71,10 +92,16 @@ BASES: dict[str, tuple[list[str], ...]] = {
     "fit": tuple(
         [*source, "--out", "new.metaprior", *more]
         for source in SOURCES
-        for more in (["--mean", "constant", "--kernel", "rbf", "--epochs", "1"], ["--rungs", "gp per task", "--budget", "0"])
+        for more in (
+            ["--mean", "constant", "--kernel", "rbf", "--epochs", "1"],
+            ["--rungs", "gp per task", "--budget", "0"],
+        )
     ),
     "suggest": (["deep.metaprior", "past.csv", "--at", "0:3:1", "--points", "1"], ["deep.metaprior", "--at", "1,2,3"]),
-    "evaluate": (["deep.metaprior", "past.csv", "--context", "1"], ["about.metaprior", "past.parquet", "--context", "2"]),
+    "evaluate": (
+        ["deep.metaprior", "past.csv", "--context", "1"],
+        ["about.metaprior", "past.parquet", "--context", "2"],
+    ),
     "show": (["deep.metaprior"], ["auto.metaprior", "--json"]),
     "shard": (["past.csv", "--task", "task", "--out", "pieces", "--buckets", "2"],),
     "compare": ([*SOURCES[0], "--methods", "last value", "--folds", "2", "--report", "report", "--context", "1"],),

@@ -183,7 +183,12 @@ def make_packed(rng: Random, place: Place) -> bytes:
         sink = io.BytesIO()
         with zipfile.ZipFile(sink, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
             for k in range(rng.choice((1, 1, 1, 1, 1, 0, 2))):
-                archive.writestr(zipfile.ZipInfo((rng.choice((token(rng), "xl/a", "a/", "")) if rng.random() < 0.1 else "t.csv") + str(k)), inside)
+                archive.writestr(
+                    zipfile.ZipInfo(
+                        (rng.choice((token(rng), "xl/a", "a/", "")) if rng.random() < 0.1 else "t.csv") + str(k)
+                    ),
+                    inside,
+                )
         found = sink.getvalue()
     return with_options(rng, mutated(found, rng, 2) if rng.random() < 0.6 and len(found) < 60_000 else found)
 
@@ -250,7 +255,9 @@ def make_database(rng: Random, place: Place) -> bytes:
     """SQLite, the file or the question spoilt; or cells of any type."""
     content, sql = _database(), SQL
     if rng.random() < 0.2:
-        odd = rng.choice(("1e400", "x'ff'", "null", "9223372036854775807", "'2020-01-01'", "'１'", "char(0)", "zeroblob(9)"))
+        odd = rng.choice(
+            ("1e400", "x'ff'", "null", "9223372036854775807", "'2020-01-01'", "'１'", "char(0)", "zeroblob(9)")
+        )
         sql = f"select task, {odd} as x, y, age, diet from t union all {SQL}"
     elif rng.random() < 0.3:
         sql = mutated(sql.encode(), rng, 2).decode("utf-8", "replace")
@@ -267,14 +274,26 @@ def make_wide(rng: Random, place: Place) -> bytes:
         names[rng.randrange(len(names))] = token(rng).replace("\n", " ").replace(",", " ")
     rows = [["task", *names]]
     for k in range(rng.randint(1, 4)):
-        rows.append([f"t{k}", *(rng.choice(("0.5", "-1", "3", "0", "7e2", "", *[token(rng)] * (rng.random() < 0.1))).replace(",", ".") for _ in names)])
+        rows.append(
+            [
+                f"t{k}",
+                *(
+                    rng.choice(("0.5", "-1", "3", "0", "7e2", "", *[token(rng)] * (rng.random() < 0.1))).replace(
+                        ",", "."
+                    )
+                    for _ in names
+                ),
+            ]
+        )
     pattern = rng.choice((f"{stem}*", f"{stem}*", f"{stem}?", "*", "[0-9]", "week_[1-9]", token(rng) + "*", token(rng)))
     content = "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
     return with_options(rng, mutated(content, rng, 2) if rng.random() < 0.3 else content, wide=pattern, name="t.csv")
 
 
 FAMILIES = (
-    Family("text tables", "bytes, cells, delimiters, quotes, line ends, encodings", 250_000, 1000, make_text, in_memory),
+    Family(
+        "text tables", "bytes, cells, delimiters, quotes, line ends, encodings", 250_000, 1000, make_text, in_memory
+    ),
     Family("JSON lines", "values, types, depth, bytes", 100_000, 1000, make_lines, in_memory),
     Family("packed tables", "gzip and zip, spoilt inside or outside, and bombs", 60_000, 500, make_packed, in_file),
     Family("Parquet files", "footers, pages, lengths", 100_000, 500, make_parquet, in_file),

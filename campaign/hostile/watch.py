@@ -14,16 +14,15 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import torch
 
-from campaign.hostile.contract import KEPT, MEMORY, Family, Outcome, Place, judged
+from campaign.hostile.contract import Family, Outcome, Place, judged
 from metaprior.seeds import child_seed
 
 
@@ -102,7 +101,9 @@ def _in_child(family: Family, seed: int, numbers: range, home: Path) -> Iterator
     number = numbers.start
     try:
         for line, took in _lines(ours, family.seconds):
-            outcome = Outcome("hang", f"longer than {family.seconds:g} s") if line is None else Outcome(*json.loads(line))
+            outcome = (
+                Outcome("hang", f"longer than {family.seconds:g} s") if line is None else Outcome(*json.loads(line))
+            )
             if outcome.kind == "hang":
                 os.kill(child, signal.SIGUSR1)  # it says where it is
                 time.sleep(0.2)
@@ -146,10 +147,10 @@ def _lines(pipe: int, seconds: float) -> Iterator[tuple[bytes | None, float]]:
 def _as_child(family: Family, seed: int, numbers: range, place: Place, pipe: int) -> None:
     """Try one input after another, and never return."""
     try:
-        _prepare(place.scratch)
+        _prepare(place.scratch, family.memory)
         for number in numbers:
             given = input_of(family, seed, number, place)
-            outcome = judged(family.attempt, given, place)
+            outcome = judged(family, given, place)
             os.write(pipe, json.dumps(outcome).encode() + b"\n")
             if outcome.kind == "memory":  # what it has taken would hide what the next one takes
                 break
@@ -159,7 +160,7 @@ def _as_child(family: Family, seed: int, numbers: range, place: Place, pipe: int
         os._exit(70)
 
 
-def _prepare(scratch: Path) -> None:
+def _prepare(scratch: Path, memory: int) -> None:
     """A process that says nothing, leaves traces of how it died in a file, and cannot take all memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -167,13 +168,13 @@ def _prepare(scratch: Path) -> None:
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     for stream in (1, 2):
         os.dup2(said, stream)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
     faulthandler.enable(said)
     faulthandler.register(signal.SIGUSR1, said)
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
     if (now := _data_bytes()) is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (now + 2 * MEMORY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (now + 2 * memory, resource.RLIM_INFINITY))
 
 
 def _data_bytes() -> int | None:
@@ -196,12 +197,21 @@ def _told(scratch: Path) -> str:
 
 
 def one(family: Family, given: bytes, home: Path) -> Outcome:
-    """What a single input comes to, such as one of the corpus."""
-    fixed = family._replace(make=lambda rng, place: given)
-    found: list[Any] = list(_in_child(fixed, 0, range(1), home))
-    return found[0][1]  # type: ignore[no-any-return]
+    """What a single input comes to."""
+    return all_of(family, [given], home)[0]
 
 
-def kept(outcome: Outcome) -> bool:
-    """Whether an outcome is within the contract."""
-    return outcome.kind in KEPT
+def all_of(family: Family, inputs: Sequence[bytes], home: Path) -> list[Outcome]:
+    """What some inputs come to, such as those of a corpus."""
+    known = {Random(child_seed(0, k)).getrandbits(64): given for k, given in enumerate(inputs)}
+    found = dict.fromkeys(range(len(inputs)), Outcome("done"))
+
+    def make(rng: Random, place: Place) -> bytes:
+        return known[rng.getrandbits(64)]
+
+    left = range(len(inputs))
+    while left:
+        for number, outcome, _ in _in_child(family._replace(make=make), 0, left, home):
+            found[number] = outcome
+            left = range(number + 1, left.stop)
+    return list(found.values())

@@ -58,7 +58,9 @@ def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
     if not (clocks or holds_dates(frame, name)):
         return values
     if float(np.abs(values).max(initial=0.0)) >= LAST:
-        raise DataError(f"column {name!r}: {np.abs(values).max():g} days from 1970 lead to no date that can be written.")
+        raise DataError(
+            f"column {name!r}: {np.abs(values).max():g} days from 1970 lead to no date that can be written."
+        )
     moments: Array = np.datetime64("1970-01-01", "us") + (values * 86_400e6).round().astype("timedelta64[us]")
     return [moment.time() for moment in moments.tolist()] if clocks else moments
 

@@ -69,8 +69,9 @@ def going_on(checkpoint: Checkpoint | None) -> Iterator[None]:
     except UNREADABLE as error:
         if isinstance(error, MetapriorError) or checkpoint is None or not checkpoint.resumed:
             raise
+        said = " ".join(str(error).split())
         raise DataError(
-            f"the training cannot go on from {checkpoint.path}, which was altered ({type(error).__name__}: {error}). "
+            f"the training cannot go on from {checkpoint.path}, which was altered ({type(error).__name__}: {said}). "
             "Remove the file to start anew."
         ) from error
 

@@ -334,6 +334,8 @@ class _Run:
     def restore(self, kept: dict[str, Any]) -> None:
         """What `kept` gave."""
         self.module.load_state_dict(kept["module"])
+        if not all(bool(kept["best"][name].isfinite().all()) for name, _ in self.module.named_parameters()):
+            raise ValueError("a parameter that is no number")
         self.parameters, self.reference, self.without_rise = kept["best"], kept["reference"], kept["without_rise"]
         self.checks = [Check(*row) for row in kept["checks"]]
         self.best, self.epoch = self.checks[kept["best_check"]], self.checks[-1].epoch
