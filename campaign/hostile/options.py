@@ -227,6 +227,6 @@ def attempt_command(given: bytes, place: Place) -> Iterator[Any]:
 
 FAMILIES = (
     Family("points", "what --at is given", 190_000, 5000, make_points, attempt_points),
-    Family("command lines", "options and arguments, in this process", 9_800, 50, make_arguments, attempt_arguments),
-    Family("commands", "the same, each in a process of its own", 200, 4, make_arguments, attempt_command, 60.0),
+    Family("command lines", "options and arguments, in this process", 20_000, 50, make_arguments, attempt_arguments),
+    Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, 60.0),
 )

@@ -21,12 +21,12 @@ from metaprior.seeds import child_seed
 HOW = (
     "Files, tables in memory, requests, points and command lines that work are spoilt by seeded mutations: bits, "
     "bytes, lengths, cells, types, names, headers, shapes and depth; files of ours are signed again in most cases, so "
-    "that what is inside is looked at and not the checksum alone. Each is given to the package as a user would, and where "
-    "that gives a model or a table, something is predicted from it. Allowed are a result, all of whose numbers are "
-    "finite, and a `MetapriorError` (at the command line, exit code 2). Another exception, a crash, more than 10 "
-    "seconds (60 for a command with a process of its own, most of which is starting it), more than 2 GB of memory, NaN "
-    "or infinity in a result, and a warning of another library break the promise. Inputs are tried in processes that "
-    "are watched from outside, and one that took too long is tried again by itself."
+    "that what is inside is looked at and not the checksum alone. Each is given to the package as a user would, and "
+    "where that gives a model or a table, something is predicted from it. Allowed are a result, all of whose numbers "
+    "are finite, and a `MetapriorError` (at the command line, exit code 2). Another exception, a crash, more than 10 "
+    "seconds (60 for a command with a process of its own, most of which is starting it), more than 2 GB of memory, "
+    "NaN or infinity in a result, and a warning of another library break the promise. Inputs are tried in processes "
+    "that are watched from outside, and one that took too long is tried again by itself."
 )
 SHOWN = 6000
 """Signs of an input that broke the promise, in the table."""

@@ -86,7 +86,7 @@ PLANTED: dict[str, tuple[Callable[[], Any], Kind]] = {
 def found_planted(name: str) -> bool:
     """Whether the watcher finds it where it is, and nothing elsewhere; the other inputs are tried all the same."""
     bad, kind = PLANTED[name]
-    seconds = 1.0 if kind == "hang" else 30.0
+    seconds = 0.5 if kind == "hang" else 30.0
 
     def attempt(given: bytes, place: Place) -> Iterator[Any]:
         if int(given) == BAD:

@@ -38,7 +38,7 @@ NAMES = ("task", "x", "y", "age", "diet")
 def with_options(rng: Random, content: bytes, **more: Any) -> bytes:
     """An input: a line of options, then the file."""
     options: dict[str, Any] = {"missing": rng.choice(("error", "drop")), **more}
-    if rng.random() < 0.25:
+    if rng.random() < 0.4:
         options["model"] = rng.choice(("deep", "fpca", "whole", "dated", "auto", "warped"))
         options["at"] = rng.choice(("missing", [[1.0], [2.0]], [[1e300]], [[1e-300], [0.0]]))
     if rng.random() < 0.2:
