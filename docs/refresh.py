@@ -18,7 +18,7 @@ import metaprior.paper  # noqa: F401 (its methods and metrics stand in the table
 from metaprior.report import markdown_tables
 
 DOCS = Path(__file__).parent
-PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS / "beyond.md", DOCS.parent / "README.md")
+PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS / "beyond.md")
 BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import DataError, Prior, Tasks, evidence
+from metaprior import DataError, NumericalError, Prior, Tasks, evidence
 from metaprior.inference import summed_evidence, task_evidence
-from metaprior.inference.evidence import gaussian_terms
+from metaprior.inference.evidence import _residual_message, gaussian_terms
 from metaprior.tasks import SharedInputs, batches
 from metaprior.tasks.batches import pad, padded
 from tests.problems import PRIORS, known_rbf, mixed, perturbed, ragged, shared, slow_evidence
@@ -121,6 +121,25 @@ def test_every_gradient_against_finite_differences(name, tasks):
         assert (values[0] - values[1]) / 2e-5 == pytest.approx(along, rel=2e-5, abs=2e-5)
 
 
+def test_terms_of_several_matrices_are_the_same_with_and_without_slopes():
+    rng = np.random.default_rng(0)
+    roots, R = torch.from_numpy(rng.normal(size=(3, 4, 4))), torch.from_numpy(rng.normal(size=(3, 4, 2)))
+    A, S = roots @ roots.mT + torch.eye(4), roots.mT @ roots
+    plain = gaussian_terms(A, R, S, None)
+    wanted = (
+        (R * torch.linalg.solve(A, R)).sum(-2),
+        torch.linalg.solve(A, S).diagonal(dim1=-2, dim2=-1).sum(-1),
+        torch.linalg.slogdet(A).logabsdet,
+    )
+    sloped = gaussian_terms(A.requires_grad_(), R, S, None)
+    only_r = gaussian_terms(A.detach(), R.requires_grad_(), S, None)
+    for found in (plain, sloped, only_r):
+        for one, other in zip(found, wanted, strict=False):
+            torch.testing.assert_close(one.detach(), other.detach())
+    (slope,) = torch.autograd.grad(only_r[0].sum(), R)
+    torch.testing.assert_close(slope, 2 * torch.linalg.solve(A, R).detach())
+
+
 def test_per_task_gradients_of_shared_groups():
     prior, tasks = perturbed(PRIORS["learned both"](1, 1)), shared()
     weights = torch.linspace(-1, 1, len(tasks), dtype=torch.float64)
@@ -223,3 +242,17 @@ def test_float32_is_an_option(tasks):
 def test_outputs_must_match():
     with pytest.raises(DataError, match="mean has 1 outputs, but the tasks have 2"):
         evidence(PRIORS["vanilla"](1, 1), ragged(p=2))
+
+
+def test_a_mean_that_is_not_finite_is_told_with_its_task():
+    tasks = Tasks.from_pairs([([0.0], [1.0]), ([0.0, 1.0], [1.0, 2.0]), ([0.0, 9.0], [1.0, 2.0])], ["a", "b", "far"])
+
+    class Breaks(gpytorch.means.Mean):
+        def forward(self, x):
+            return torch.where(x[..., 0] > 5, torch.inf, 0.0)
+
+    prior = Prior(Breaks(), known_rbf().kernel, known_rbf().noise, learn=())
+    with pytest.raises(NumericalError, match="of task 'far' is not finite"):
+        evidence(prior, tasks)
+    residuals = torch.tensor([[[0.0], [1.0]], [[torch.nan], [1.0]]])
+    assert "of batch element 1 is" in _residual_message(residuals, None)

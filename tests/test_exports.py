@@ -1,8 +1,5 @@
 """A learned prior in GPyTorch and BoTorch: the same posterior, in the user's units."""
 
-import runpy
-from pathlib import Path
-
 import gpytorch
 import numpy as np
 import pytest
@@ -83,14 +80,3 @@ def test_exporting_leaves_the_model_as_it_is():
     assert all(parameter.requires_grad for parameter in gp.prior_.learned_parameters())
     assert len(gp.prior_.learned_parameters()) > 3
     assert torch.equal(gp.condition(x, y).at(at).mean, before)
-
-
-def test_the_example_of_bayesian_optimisation_draws_its_picture(tmp_path, monkeypatch, capsys):
-    example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "bayesian_optimisation.py"))
-    main = example["main"]
-    monkeypatch.setitem(main.__globals__, "SEEDS", 3)
-    monkeypatch.setattr("sys.argv", ["example", "--out", str(tmp_path / "regret.png")])
-    main()
-    regret = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().out.splitlines()]
-    assert regret[0] <= regret[1]  # after all trials, learned prior and default one
-    assert (tmp_path / "regret.png").stat().st_size > 10_000

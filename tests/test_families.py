@@ -274,3 +274,11 @@ def test_covariances_are_those_of_draws():
     for i, C in enumerate(posterior.covariances()):
         found = torch.cov(drawn[:, 3 * i : 3 * i + 3].mT)
         assert found.numpy() == pytest.approx(C[0].numpy(), abs=0.05 * float(C.max()))
+
+
+def test_a_calibrated_joint_density_is_finite_far_out():
+    context, points = asked()
+    posterior = fitted("calibrated").condition(context).at(points)
+    for far in (-1e3, 1e3):
+        y = posterior.mean + far * posterior.sd
+        assert posterior.joint_log_density(y).isfinite().all()

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from metaprior.errors import DataError
-from metaprior.learning import TaskDesigns, k_means
+from metaprior.errors import DataError, NumericalError
+from metaprior.learning import TaskDesigns, k_means, kinds_together
 from metaprior.learning.kinds_together import evidences_together, maximised_together
 from metaprior.learning.mixtures import FIRST
 from metaprior.priors import make_basis
@@ -56,3 +56,13 @@ def test_what_tasks_do_not_determine_is_told(designs, shares):
     none[few, 1] = (few.nonzero()[:, 0] < int(few.nonzero()[3])).double()  # three tasks of a point each
     with pytest.raises(DataError, match="do not determine every function"):
         maximised_together(designs, none, [1, 1, 1], 1e-6, [None] * 3, FIRST)
+
+
+@pytest.mark.parametrize(("scores", "basis", "error"), [(True, False, NumericalError), (False, True, DataError)])
+def test_one_kind_that_cannot_be_learned_is_told(monkeypatch, scores, basis, error):
+    """Also where the others can."""
+    failed = torch.tensor([[False, True]])
+    found = (None, failed & scores, failed & basis)
+    monkeypatch.setattr(kinds_together, "em_step", lambda *given: found)
+    with pytest.raises(error):
+        kinds_together._stepped(None, None, None)

@@ -1,5 +1,8 @@
 import copy
 import math
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import gpytorch
 import numpy as np
@@ -17,12 +20,16 @@ from metaprior import (
     make_prior,
     meta_train,
 )
-from metaprior.learning import OPTIMIZERS, HeldOut, evidence_loss, make_updates
+from metaprior.inference.factor import _trusted
+from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates, recording
+from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
+from metaprior.learning.updates import LBFGS
 from metaprior.tasks import batches
 from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, mixed, ragged, shared, slow_evidence
 
+meta_train_module = sys.modules["metaprior.learning.meta_train"]
 QUIET = {"seed": 0, "progress": False}
 
 
@@ -320,3 +327,93 @@ def test_a_checkpoint_holds_the_order_in_which_tasks_come(optimizer):
     rest.run(2)
     for one, two in zip(whole.parameters(), second.parameters(), strict=True):
         assert torch.equal(one, two)
+
+
+def test_a_training_is_silent_where_it_is_asked_to_be(monkeypatch):
+    shown = []
+    whole = meta_train_module.progress_bar
+    monkeypatch.setattr(
+        meta_train_module,
+        "progress_bar",
+        lambda *a, show, **k: (shown.append((a[0], show)), whole(*a, show=False, **k))[1],
+    )
+    for progress in (False, True, "curves"):
+        meta_train(PRIORS["vanilla"](1, 1), sines(6), max_epochs=1, held_out=None, seed=0, progress=progress)
+    assert [show for _, show in shown] == [False, True, True]
+    assert [label for label, _ in shown][1:] == ["meta-learning", "curves"]
+
+
+def test_a_wall_is_higher_than_what_is_known_also_below_zero():
+    parameter = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    values = iter([-5.0, math.nan, -7.0, -6.0])
+    updates = LBFGS([parameter], lambda: parameter.sum() + next(values))
+    assert updates._closure() == -5.0
+    assert updates._closure() == 6e6
+    assert parameter.grad.tolist() == [0.0]
+    assert (updates._closure(), updates.known, updates.skipped) == (-7.0, -7.0, 1)
+    assert (updates._closure(), updates.known) == (-6.0, -7.0)
+    nothing = LBFGS([parameter], lambda: parameter.sum() * math.nan)
+    assert nothing._closure() == 1e12
+
+
+def test_a_checkpoint_is_due_some_time_after_the_last(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: now[0])
+    kept = checkpoints.Checkpoint(tmp_path / "kept", "what decides")
+    assert not kept.due()
+    now[0] += checkpoints.EVERY
+    assert kept.due()
+    kept.write({"epoch": 3, "loss": 0.1, "state": [torch.ones(2), {"x": (1, 2.5)}], "nothing": None})
+    assert not kept.due()
+    now[0] += 0.9 * checkpoints.EVERY
+    assert not kept.due()
+    found = kept.read()
+    assert (found["epoch"], found["loss"], found["nothing"]) == (3, 0.1, None)
+    assert found["state"][0].tolist() == [1.0, 1.0]
+    with pytest.raises(DataError, match="belongs to another training"):
+        checkpoints.Checkpoint(tmp_path / "kept", "something else").read()
+    assert checkpoints.Checkpoint(tmp_path / "none", "what decides").read() is None
+
+
+def test_slopes_along_what_does_not_matter_are_nothing():
+    one, unused = (torch.full((2,), 3.0, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    value, slopes = with_slopes(lambda: one.square().sum(), [one, unused])
+    assert float(value) == 18.0
+    assert not value.requires_grad
+    assert [slope.tolist() for slope in slopes] == [[6.0, 6.0], [0.0, 0.0]]
+
+
+def test_a_recording_is_made_once_libraries_are_ready_and_played_from_then_on(monkeypatch):
+    """The order of things, on a GPU that only notes what it is asked for."""
+    said, trusted = [], []
+
+    class Stream:
+        def wait_stream(self, other):
+            said.append("wait")
+
+    class Graph:
+        def __getattr__(self, name):
+            return lambda: said.append(name)
+
+    def compute():
+        said.append("compute")
+        trusted.append(_trusted.get())
+        return "found"
+
+    one = Stream()
+    cuda = SimpleNamespace(
+        Stream=Stream,
+        current_stream=lambda: one,
+        stream=lambda aside: nullcontext(),
+        synchronize=lambda: said.append("synchronize"),
+        CUDAGraph=Graph,
+    )
+    monkeypatch.setattr(recording, "torch", SimpleNamespace(cuda=cuda))
+    found = recording.Recording(compute)
+    warm = ["compute"] * recording.WARM
+    assert said == ["wait", *warm, "synchronize", "capture_begin", "compute", "capture_end", "wait"]
+    assert all(trusted)
+    assert not _trusted.get()
+    assert [found(), found()] == ["found", "found"]
+    assert said[-2:] == ["replay", "replay"]
+    assert len(trusted) == recording.WARM + 1

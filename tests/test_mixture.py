@@ -9,7 +9,7 @@ from metaprior import NotFittedError, OptionError, Tasks
 from metaprior.inference import WarpedPosterior
 from metaprior.learning import Designs, evidence_of, fit_em, start_of
 from metaprior.learning.grid_kinds import GridDesigns
-from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds
+from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds, k_means
 from metaprior.methods import FPCA, Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
@@ -314,3 +314,36 @@ def test_the_choice_finds_kinds_and_a_comparison_takes_any_rung():
     assert densities["mixture"] > densities["fpca"] + 0.2
     side_by_side = compare(tasks, random_sizes([2]), methods=["mixture", "fpca", "last value"], folds=2)
     assert side_by_side.best == "mixture"
+
+
+@pytest.mark.parametrize("grid", [True, False])
+def test_a_round_of_kinds_is_the_textbooks(grid):
+    """Evidence and responsibilities after each round, against dense Gaussians of the kinds as they then are."""
+    rng, x = np.random.default_rng(0), np.linspace(0, 1, 6)
+    curves = [(2.0 if k % 3 else -2.0) + rng.normal() * x + 0.2 * rng.normal(size=6) for k in range(60)]
+    tasks = Tasks.from_pairs([(x, y) for y in curves])
+    basis = make_basis("polynomial", tasks.x, 3)
+    designs = GridDesigns.of(basis, tasks) if grid else TaskDesigns.of(basis, tasks)
+    start = torch.from_numpy(rng.dirichlet(np.ones(2), 60))
+    kinds = KindsEM(designs, start, rank=1, floor=1e-6)
+    shares = start.mean(0)
+    for rounds in (1, 2, 3):
+        kinds.advance(rounds)
+        priors = [model.prior(basis) for model in kinds.fit.models]
+        said = torch.stack([metaprior.evidence(prior, tasks).total.detach() for prior in priors], 1) + shares.log()
+        assert len(kinds.evidence) == rounds
+        assert kinds.evidence[-1] == pytest.approx(float(said.logsumexp(1).sum()), rel=1e-6)
+        assert kinds.responsible.numpy() == pytest.approx(torch.softmax(said, 1).numpy(), abs=1e-6)
+        shares = kinds.responsible.mean(0)
+        assert kinds.fit.shares == pytest.approx(shares.tolist())
+    assert kinds.evidence == sorted(kinds.evidence)
+
+
+def test_there_are_no_more_groups_than_different_points():
+    points = torch.tensor([[0.0, 1.0], [0.0, 1.0], [5.0, 1.0], [5.0, 1.0], [5.0, 1.0]]).double()
+    groups = k_means(points, 4, seed=0)
+    assert groups.shape == (5, 2)
+    assert groups.sum(0).sort().values.tolist() == [2.0, 3.0]
+    assert torch.equal(groups[0], groups[1])
+    with pytest.raises(metaprior.NumericalError, match="not finite"):
+        k_means(points * torch.inf, 2, seed=0)

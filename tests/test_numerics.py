@@ -3,10 +3,26 @@
 import gpytorch
 import numpy as np
 import pytest
+import scipy.special
 import torch
 
-from metaprior import MetaGP, NumericalError, Prior, Tasks, condition, evidence
-from metaprior.inference import JITTER, factor
+from metaprior import MetaGP, NumericalError, Prior, Tasks, condition, evidence, make_prior
+from metaprior.inference import (
+    JITTER,
+    ContextBatch,
+    GaussianConditional,
+    IndependentGaussians,
+    StackedTasks,
+    UserPosterior,
+    factor,
+    stacked_evidence,
+)
+from metaprior.inference.factor import is_trusted, trusting
+from metaprior.inference.normal import normal_cdf
+from metaprior.inference.small import inverse_and_logdet
+from metaprior.priors import BasisKernel, PolynomialBasis, squared_distances, stacked
+from metaprior.tasks import Scaler
+from metaprior.tasks.batches import padded
 from tests.problems import known_rbf
 
 QUICK = {"hidden": (8,), "max_epochs": 40, "progress": False}
@@ -18,6 +34,24 @@ def test_factor_states_the_jitter_it_needed():
     assert jitter[0] == 0.0
     assert jitter[1] in JITTER[1:]
     assert torch.allclose(L[1] @ L[1].mT, singular, atol=1e-5)
+
+
+def test_only_a_gpu_is_trusted():
+    """Here a look costs nothing, and what cannot be factored is found at once."""
+    with trusting():
+        assert not is_trusted(torch.eye(2))
+        with pytest.raises(NumericalError):
+            factor(-torch.eye(2).double()[None])
+
+
+def test_inverses_of_small_matrices_in_the_plain_way():
+    roots = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 5, 5)))
+    A = roots @ roots.mT + torch.eye(5)
+    inverse, logdet = inverse_and_logdet(A)
+    torch.testing.assert_close(inverse, torch.linalg.inv(A))
+    torch.testing.assert_close(logdet, torch.linalg.slogdet(A).logabsdet)
+    _, logdet = inverse_and_logdet(torch.stack([A[0], -A[1]]))
+    assert logdet.isnan().tolist() == [False, True]
 
 
 def test_repeated_inputs_without_noise_need_jitter_and_it_is_said():
@@ -120,3 +154,187 @@ def test_one_point_per_task():
     gp = MetaGP("deep", "rbf", seed=0, hidden=(8,), progress=False).fit(tasks)
     posterior = gp.condition([0.0], [0.0]).at([0.5])
     assert posterior.mean.item() == pytest.approx(1.0, abs=0.15)
+
+
+# what the campaign's problems found (campaign/numerics)
+
+
+def known(kernel, d=1, variance=1.3, lengthscale=0.7, noise=0.1, **options):
+    prior = make_prior("zero", kernel, d=d, noise=noise, seed=0, **options)
+    prior.kernel.outputscale = torch.tensor(variance, dtype=torch.float64)
+    prior.kernel.base_kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    return prior
+
+
+@pytest.mark.parametrize("d", [1, 2, 20])
+@pytest.mark.parametrize("kernel", ["rbf", "matern", "exponential"])
+def test_far_away_it_is_the_prior(kernel, d):
+    context = Tasks.from_pairs([(np.outer([0.0, 1.0], np.ones(d)), [1.0, 2.0])])
+    posterior = condition(known(kernel, d), context).at(np.full((1, d), 1e160))
+    assert posterior.mean.item() == 0.0
+    assert posterior.sd.item() == pytest.approx(1.4**0.5)
+    apart = Tasks.from_pairs([(np.outer([0.0, 1e200], np.ones(d)), [1.0, 2.0])])
+    assert evidence(known(kernel, d), apart).total.item() == pytest.approx(-0.5 * (5 / 1.4) - np.log(2 * np.pi * 1.4))
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+@pytest.mark.parametrize("kernel", ["rbf", "matern", "exponential"])
+def test_points_close_together_far_from_0_keep_their_distances(kernel, d):
+    rng = np.random.default_rng(d)
+    x, y = rng.integers(-512, 512, size=(5, d)) / 512, rng.normal(size=5)  # which 1e9 + x holds in all digits
+    prior = known(kernel, d, lengthscale=0.7 * d)
+    found = []
+    for offset in (0.0, 1e9):
+        tasks = Tasks.from_pairs([(offset + x, y)])
+        total = evidence(prior, tasks).total.sum()
+        (slope,) = torch.autograd.grad(total, [prior.kernel.base_kernel.raw_lengthscale])
+        stack = stacked([prior])
+        together = stacked_evidence(stack, stack.start, StackedTasks.of([tasks]), sloped=True)
+        found.append([total.item(), slope.item(), together.total[0], *together.slopes[0]])
+    assert found[1] == pytest.approx(found[0], rel=1e-12)
+    assert found[0][0] == pytest.approx(found[0][2], rel=1e-12)
+
+
+def test_the_same_row_twice_is_one_point_however_many_columns():
+    z = torch.from_numpy(30 * np.random.default_rng(0).normal(size=(4, 40)).repeat(2, 0))
+    squares = squared_distances(z, z.clone())
+    assert (squares.reshape(4, 2, 4, 2).movedim(2, 1).reshape(4, 4, 4)[range(4), range(4)] == 0).all()
+    expected = (z[:, None] - z).square().sum(-1)
+    assert torch.allclose(squares, expected, rtol=1e-11)
+
+
+def test_the_evidence_is_the_same_with_and_without_a_gradient():
+    """κ is 1e11: by an inverse, the data fit would have no digit left."""
+    x = np.linspace(0, 1, 12)
+    tasks = Tasks.from_pairs([(x, np.sin(x))])
+    prior = known("rbf", noise=1e-10)
+    traced = evidence(prior, tasks)
+    with torch.no_grad():
+        plain = evidence(prior, tasks)
+    stack = stacked([prior])
+    sloped = stacked_evidence(stack, stack.start, StackedTasks.of([tasks]), sloped=True)
+    assert traced.data_fit.item() == pytest.approx(plain.data_fit.item(), rel=1e-6)
+    assert sloped.total[0] == pytest.approx(plain.total.item(), rel=1e-6)
+
+
+def test_a_task_with_fewer_points_than_features_keeps_its_digits_beside_a_longer_one():
+    rng = np.random.default_rng(0)
+    loadings = torch.from_numpy(rng.normal(size=(4, 3)))
+    prior = Prior(
+        gpytorch.means.ZeroMean(), BasisKernel(PolynomialBasis(-1.0, 1.0, 4), loadings), 1e-12, learn=("kernel",)
+    )
+    short, long = ([0.3], [1.7]), (np.linspace(-1, 1, 9), rng.normal(size=9))
+    alone = Tasks.from_pairs([short], ids=["short"])
+    both = Tasks.from_pairs([long, short], ids=["long", "short"])
+    variance = float(prior.variance(prior.at(alone.x))[0].detach()) + 1e-12
+    exact = -0.5 * (1.7**2 / variance + np.log(2 * np.pi * variance))
+    for found in (evidence(prior, both).total[1], condition(prior, both).evidence.total[1]):
+        assert found.item() == pytest.approx(exact, rel=1e-13)
+    expected, found = (condition(prior, tasks).at([-0.5, 0.3]) for tasks in (alone, both))
+    assert torch.allclose(found.mean[2:], expected.mean, rtol=1e-12)
+    assert torch.allclose(found.variance[2:], expected.variance, rtol=1e-10, atol=1e-14)
+    (slope,) = torch.autograd.grad(evidence(prior, both).total[1], [prior.kernel.loadings])
+    (own,) = torch.autograd.grad(evidence(prior, alone).total[0], [prior.kernel.loadings])
+    assert torch.allclose(slope, own, rtol=1e-10)
+
+
+def test_no_variance_on_the_diagonal_of_a_covariance_is_negative():
+    x = np.linspace(0, 1, 15)
+    tasks = Tasks.from_pairs([(x, np.sin(x))])
+    posterior = condition(known("rbf", noise=1e-12), tasks).at(np.linspace(0, 1, 101)).function
+    assert (posterior.covariances()[0].diagonal(dim1=-2, dim2=-1) >= 0).all()
+
+
+def test_a_stack_tells_its_jitter_which_is_of_each_tasks_own_size():
+    """Padding has variance 1, which says nothing of a task whose variance is 1e-20."""
+    short, long = ([0.0, 0.0, 0.0], [1e-10] * 3), ([0.0, 1.0, 2.0, 4.0, 5.0], np.full(5, 1e-10))
+    tasks = Tasks.from_pairs([short, long])
+    prior = known("rbf", variance=1e-20, noise=0.0)
+    stack = stacked([prior, known("rbf", variance=1e-20, noise=1e-21)])
+    found = stacked_evidence(stack, stack.start, StackedTasks.of([tasks, tasks]))
+    plain = evidence(prior, tasks)
+    assert found.jitter.tolist() == [plain.jitter, 0.0]
+    assert plain.jitter > 0
+    assert found.total[0] == pytest.approx(plain.total.sum().item(), rel=1e-6)
+
+
+def test_a_stack_reads_parameters_as_torch_does():
+    """From 20 on torch's softplus is the identity."""
+    tasks = Tasks.from_pairs([([0.0, 1.0], [1.0, 2.0])])
+    prior = known("rbf", variance=21.0, lengthscale=22.0, noise=0.1)
+    stack = stacked([prior])
+    found = stacked_evidence(stack, stack.start, StackedTasks.of([tasks]), sloped=True)
+    total = evidence(prior, tasks).total.sum()
+    scale, length = torch.autograd.grad(total, [prior.kernel.raw_outputscale, prior.kernel.base_kernel.raw_lengthscale])
+    assert found.total[0] == pytest.approx(total.item(), rel=1e-13)
+    assert found.slopes[0] == pytest.approx([scale.item(), length.item()], rel=1e-12)
+
+
+def test_the_normal_distribution_keeps_its_digits_in_the_tail():
+    z = torch.tensor([-37.0, -20.0, -9.0, -5.0, -1.0, 0.0, 2.0], dtype=torch.float64)
+    assert normal_cdf(z).numpy() == pytest.approx(scipy.special.ndtr(z.numpy()), rel=1e-12, abs=0)
+    posterior = condition(known("rbf"), Tasks.from_pairs([([0.0], [1.0])])).at([0.5])
+    far = posterior.mean - 20 * posterior.sd
+    assert posterior.cdf(far).item() == pytest.approx(scipy.special.ndtr(-20.0), rel=1e-11, abs=0)
+
+
+def test_quantiles_of_students_t_far_out():
+    posterior = condition(known("rbf", degrees=2.2), Tasks.from_pairs([([0.0], [1.0])])).at([0.5])
+    levels = [1e-300, 1e-200, 1e-100, 1e-20, 1e-3]
+    for quantile, level in zip(posterior.quantiles(levels), levels, strict=True):
+        assert posterior.cdf(quantile).item() == pytest.approx(level, rel=1e-10, abs=0)
+
+
+def test_with_very_many_degrees_of_freedom_a_student_process_is_gaussian_to_the_last_digit():
+    tasks = Tasks.from_pairs([([0.0, 1.0, 2.0], [1.0, 0.0, 1.0])])
+    student, gaussian = (evidence(known("rbf", degrees=degrees), tasks) for degrees in (1e13, None))
+    assert student.normaliser.item() == pytest.approx(gaussian.normaliser.item(), rel=1e-12)
+    at = condition(known("rbf", degrees=1e13), tasks).at([0.5]), condition(known("rbf"), tasks).at([0.5])
+    assert at[0].log_density([0.3]).item() == pytest.approx(at[1].log_density([0.3]).item(), rel=1e-11)
+
+
+class NowhereBeyond(gpytorch.kernels.Kernel):
+    def forward(self, x1, x2, diag=False, **_):
+        found = torch.where((x1.abs() > 5) | (x2.mT.abs() > 5), torch.nan, torch.exp(-(x1 - x2.mT).abs()))
+        return found.diagonal(dim1=-2, dim2=-1) if diag else found
+
+
+def test_a_posterior_that_is_no_number_names_task_and_point():
+    prior = Prior(gpytorch.means.ZeroMean(), NowhereBeyond(), 0.1, learn=())
+    tasks = Tasks.from_pairs([([0.0], [0.0])], ids=["patient 7"])
+    with pytest.raises(NumericalError, match=r"task 'patient 7' at \[9\.0\] is not finite"):
+        condition(prior, tasks).at([1.0, 9.0])
+
+
+def test_a_task_that_is_wilder_than_float64_can_tell_is_named():
+    tasks = Tasks.from_pairs([([0.0], [0.0]), ([0.0], [1e200])], ids=["calm", "wild"])
+    with pytest.raises(NumericalError, match="task 'wild' is so large"):
+        condition(known("rbf", degrees=5.0), tasks)
+
+
+def test_covariances_in_units_whose_square_overflows():
+    scaled = IndependentGaussians(
+        Tasks.from_pairs([([0.0, 1.0], [0.0, 0.0])]), torch.zeros(2, 1), torch.full((2, 1), 1e-10)
+    )
+    one = torch.ones(1, dtype=torch.float64)
+    (found,) = UserPosterior(scaled, scaled.points, Scaler(0 * one, one, 0 * one, 1e160 * one)).covariances()
+    assert found.flatten().tolist() == pytest.approx([1e300, 0.0, 0.0, 1e300])
+
+
+def test_features_that_do_not_differ_need_jitter_of_the_points_own_kind():
+    """Jitter of the features' precision would stand for something else: the evidence was off by millions."""
+    loadings = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    prior = Prior(gpytorch.means.ZeroMean(), BasisKernel(PolynomialBasis(-1.0, 1.0, 3), loadings), 1e-18, learn=())
+    tasks = Tasks.from_pairs([(np.linspace(-1, 1, 6), np.ones(6))] * 2)
+    plain = GaussianConditional(tasks, [ContextBatch(prior, batch, tasks) for batch in padded(tasks)])
+    assert plain.jitter > 0
+    for found in (evidence(prior, tasks), condition(prior, tasks).evidence):
+        assert found.jitter == plain.jitter
+        assert found.total.numpy() == pytest.approx(plain.evidence.total.numpy(), rel=1e-6)
+
+
+def test_a_covariance_so_small_that_its_inverse_overflows_is_told():
+    prior = known("rbf", variance=1e-300, noise=1e-310)
+    tasks = Tasks.from_pairs([([0.0, 0.0], [0.0, 0.0])], ids=["small"])
+    with pytest.raises(NumericalError, match=r"task 'small'.*overflows"):
+        evidence(prior, tasks).total.sum().backward()

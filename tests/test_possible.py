@@ -180,3 +180,29 @@ def test_trials_of_other_possible_values_are_not_gone_on_with():
     auto = Auto(rungs=("shared gp",), progress=False)
     plain, known = (auto._fingerprint(one, random_sizes([2])) for one in (tasks, tasks.with_possible((0, 4))))
     assert plain != known
+
+
+def test_the_density_at_an_end_has_the_probability_beyond_it_added():
+    both, normal = posterior(Possible(0.0, 1.0)), torch.distributions.Normal(MEANS, SDS)
+    at_zero, at_one, between = (torch.full_like(MEANS, value) for value in (0.0, 1.0, 0.5))
+    density = normal.log_prob(at_zero).exp() + normal.cdf(at_zero)
+    assert both.log_density(at_zero).exp().numpy() == pytest.approx(density.numpy())
+    density = normal.log_prob(at_one).exp() + 1 - normal.cdf(at_one)
+    assert both.log_density(at_one).exp().numpy() == pytest.approx(density.numpy())
+    assert both.log_density(between).numpy() == pytest.approx(normal.log_prob(between).numpy())
+    assert both.log_density(torch.full_like(MEANS, 1.01)).tolist() == [[-math.inf]] * 4
+    joint = normal.log_prob(between).sum()
+    assert both.joint_log_density(between).tolist() == pytest.approx([float(joint)])
+
+
+def test_each_of_two_outputs_is_cut_and_rounded_for_itself():
+    means, sds = torch.cat([MEANS, MEANS], 1), torch.cat([SDS, SDS], 1)
+    both = posterior(Possible(0.0, 1.0), Possible(0.0, 7.0, True), means=means, sds=sds)
+    alone = posterior(Possible(0.0, 1.0)), posterior(Possible(0.0, 7.0, True))
+    y = torch.tensor([[0.0, 0.0], [0.3, 1.0], [1.0, 2.0], [0.5, 7.0]]).double()
+    for k, one in enumerate(alone):
+        assert both.mean[:, [k]].numpy() == pytest.approx(one.mean.numpy())
+        assert both.sd[:, [k]].numpy() == pytest.approx(one.sd.numpy())
+        assert both.crps(y)[:, [k]].numpy() == pytest.approx(one.crps(y[:, [k]]).numpy())
+        assert both.log_density(y)[:, [k]].numpy() == pytest.approx(one.log_density(y[:, [k]]).numpy())
+        assert both.quantiles([0.2, 0.8])[..., [k]].numpy() == pytest.approx(one.quantiles([0.2, 0.8]).numpy())

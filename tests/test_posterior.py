@@ -11,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from metaprior import DataError, OptionError, Prior, Tasks, condition, evidence
 from metaprior.inference import ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch
+from metaprior.inference.mixtures import _absolute
 from metaprior.priors import BasisKernel, BasisMean, PolynomialBasis
 from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, known_rbf, perturbed, ragged, slow_posterior
@@ -200,6 +201,9 @@ def test_bad_questions():
         posterior.joint_log_density(target.y * float("nan"))
     with pytest.raises(DataError, match="no tasks"):
         condition(prior, context.select([]))
+    gaps = torch.where(torch.arange(len(target.x))[:, None] == 1, torch.nan, target.x)
+    with pytest.raises(DataError, match="NaN or infinity among the points"):
+        conditional.at(Tasks(gaps, target.y, target.offsets, target.ids, target.columns))
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -213,7 +217,9 @@ def test_the_algebra_in_features_is_that_of_points(p, noise):
     basis = PolynomialBasis(-4.0, 4.0, 5)
     prior = Prior(BasisMean(basis, mean), BasisKernel(basis, loadings), noise, learn=())
     quick = condition(prior, context)
-    assert {type(part) for part in quick.parts} == {LowRankBatch}
+    assert {type(part) for part in quick.parts} == {LowRankBatch, ContextBatch}
+    for part in quick.parts:  # by its points where these are no more than the features
+        assert ((part.mask.sum(1) <= 3) == (type(part) is ContextBatch)).all()
     plain = GaussianConditional(context, [ContextBatch(prior, batch, context) for batch in padded(context)])
     a, b = quick.at(target), plain.at(target)
     assert a.mean.numpy() == pytest.approx(b.mean.numpy(), abs=1e-8)
@@ -253,3 +259,12 @@ def test_where_a_shared_factor_needs_jitter_it_is_not_used():
     joint = condition(prior, context).at(target).joint_log_density(target.y)
     alone = condition(prior, context.select([2])).at(target.select([2])).joint_log_density(target.select([2]).y)
     assert float(joint[2]) == pytest.approx(float(alone[0]), rel=1e-9)
+
+
+def test_what_is_expected_of_a_magnitude():
+    """`E|X|`, also where nothing is uncertain."""
+    mean, sd = torch.tensor([-0.5, 0.5, 0.0, 2.0]).double(), torch.tensor([0.0, 1.0, 2.0, 0.5]).double()
+    found = _absolute(mean.clone(), sd, False)
+    folded = stats.foldnorm.mean((mean / sd).abs()[1:].numpy(), scale=sd[1:].numpy())
+    assert found.tolist() == pytest.approx([0.5, *folded])
+    assert _absolute(mean[1:].clone(), sd[1:], True).tolist() == pytest.approx(folded)

@@ -1,6 +1,8 @@
 """Comparing methods on a user's tasks: what is said follows from tasks that nobody had seen."""
 
 import pickle
+import sys
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -13,7 +15,7 @@ from metaprior.methods import METHODS, Entry, GPPerTask, make_method, named_meth
 from metaprior.paper import EXPERIMENTS
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto, compare, portrait
-from metaprior.selection.compare import CHOSEN
+from metaprior.selection.compare import BY, CHOSEN
 from metaprior.selection.trying import scores_by_setting, try_on
 from metaprior.splits import Until, default_sizes, k_folds, random_sizes
 from tests.problems import known_rbf, ragged
@@ -103,6 +105,8 @@ def test_contexts_by_time_and_by_number():
 def test_what_is_refused():
     with pytest.raises(DataError, match="3 tasks are too few"):
         compare(seasons(3), random_sizes([1]))
+    with pytest.raises(OptionError, match="1 folds: give 2 or more"):
+        compare(seasons(5), random_sizes([1]), folds=1)
     with pytest.raises(UnknownNameError, match="magic"):
         make_method("magic", seasons(5))
     with pytest.raises(OptionError, match="no input column 'hour'"):
@@ -113,6 +117,31 @@ def test_what_is_refused():
         random_sizes([])
     with pytest.raises(DataError, match="every task has one point"):
         default_sizes(Tasks.from_pairs([([1.0], [1.0])] * 5))
+
+
+def test_of_a_task_settings_count_the_same():
+    found = compare(seasons(6), random_sizes([1, 2]), methods=["last value", "context mean"], folds=2)
+    for name in ("last value", "context mean"):
+        by_hand = {}
+        assert len(found.settings) == 2
+        for setting in found.settings:
+            scores = found.scores[name, setting]
+            for task, value in zip(scores.ids, scores.values[BY].tolist(), strict=True):
+                by_hand[task] = by_hand.get(task, 0.0) + value / 2
+        assert found._by_task(name) == pytest.approx(by_hand)
+
+
+def test_a_bar_of_a_comparison_comes_to_its_end(monkeypatch):
+    told, totals = [], []
+
+    @contextmanager
+    def bar(label, total, **options):
+        totals.append(total)
+        yield lambda note="", amount=1: told.append(amount)
+
+    monkeypatch.setattr(sys.modules["metaprior.selection.compare"], "progress_bar", bar)
+    compare(seasons(6), random_sizes([1]), methods=["vanilla", "last value"], folds=2)
+    assert totals == [sum(told)]
 
 
 def test_a_gp_for_each_task_needs_no_other_tasks():
@@ -145,6 +174,12 @@ def test_a_portrait_is_the_prior_in_units():
     assert np.diag(curves["correlation"]) == pytest.approx(1.0)
     assert curves["draws"].shape == (12, 121)
     assert len(curves["epochs"]) == len(gp.training_.checks)
+    values, vectors = curves["eigenvalues"], curves["eigenfunctions"]
+    assert vectors.shape == (4, 121)
+    assert (np.diff(values) <= 0).all()
+    assert curves["covariance"] @ vectors.T == pytest.approx(vectors.T * values, abs=1e-6 * values[0])
+    assert (vectors.sum(1) > 0).all()
+    assert curves["held-out evidence"].tolist() == [check.held_out_evidence for check in gp.training_.checks]
 
 
 def test_crps_is_what_integration_gives():

@@ -75,7 +75,7 @@ def test_a_stack_has_the_evidence_and_gradient_of_each_prior(kind, sets, per_poi
     priors = [make_prior(mean, kernel, d=d, p=p, seed=k, **options) for k in range(3)]
     together = stacked(priors)
     laid_out = StackedTasks.of(tasks, whole="degrees" in options, per_point=per_point)
-    found, gradient, _ = stacked_evidence(together, together.start, laid_out, sloped=True)
+    found, gradient, *_ = stacked_evidence(together, together.start, laid_out, sloped=True)
     np.testing.assert_allclose(stacked_evidence(together, together.start, laid_out).total, found)
     close = 1e-4 if kind == "float32" else 1e-8
     for k, (prior, own) in enumerate(zip(priors, tasks, strict=True)):
@@ -150,7 +150,7 @@ def test_a_covariance_that_cannot_be_factored_spoils_its_own_prior_only():
     together, tasks = stacked(priors), StackedTasks.of([irregular(4, 0), irregular(4, 1)])
     values = together.start.copy()
     values[0, together.where["kernel.raw_outputscale"]] = np.nan
-    found, slopes, _ = stacked_evidence(together, values, tasks, sloped=True)
+    found, slopes, *_ = stacked_evidence(together, values, tasks, sloped=True)
     assert np.isnan(found[0])
     assert np.isfinite(found[1])
     assert np.isfinite(slopes[1]).all()

@@ -128,6 +128,29 @@ def test_slopes_of_parts_are_those_of_all_tasks():
     assert float(sums[0]) == 20
     assert float(sums[1]) == pytest.approx(float(loss.detach()))
     torch.testing.assert_close(sums[2:], torch.cat([one.flatten() for one in slopes]), rtol=1e-9, atol=1e-9)
+    run.parameters = [*run.parameters, torch.ones(2, dtype=torch.float64, requires_grad=True)]  # which nothing uses
+    wider = Ranks().summed(range(3), run._slopes)
+    torch.testing.assert_close(wider, torch.cat([sums, torch.zeros(2, dtype=torch.float64)]))
+
+
+def test_a_look_tells_the_loss_of_a_task():
+    tasks, prior = curves(20), LearnedPrior("linear", "rbf", **QUICK).fit(curves(10, 3)).prior_
+    run = learning._Run(prior, learning.HeldOut(prior, tasks), Held(tasks, 3), learning.TrainingSpec(), Ranks(), 0)
+    run.done = len(run.steps) - 1
+    loss = -float(evidence(prior, tasks).total.detach().sum())
+    before = run._values()
+    run.step(range(3))
+    assert run.checks[-1].loss_per_task == pytest.approx(loss / 20)
+    assert (run.checks[-1].epoch, run.skipped) == (len(run.steps), 0)
+    assert all(
+        torch.equal(one, two) for one, two in zip(before, run._values(), strict=True)
+    )  # the last rate is nothing
+    assert run.checks[-1].held_out_evidence == pytest.approx(run.checks[0].held_out_evidence)
+    run.steps, looks = [[0]] * (10 * learning.LOOKS * learning.EPOCHS + 1), len(run.checks)
+    for done, more in ((2, 0), (9, 1), (10, 1), (len(run.steps) - 1, 2)):  # every tenth, and the last
+        run.done = done
+        run.step([0])
+        assert len(run.checks) == looks + more
 
 
 def test_warps_and_combinations_go_on_and_others_say_that_they_do_not(small_sample):

@@ -19,6 +19,7 @@ from metaprior import DataError, LearnedPrior, MetaGP, Mixture, OptionError, Tas
 from metaprior.cli import main
 from metaprior.cli.app import app
 from metaprior.inference import WithinPossible
+from metaprior.inference.suggesting import _among, _repeated
 from metaprior.methods import LastValue
 from metaprior.tasks import Possible
 
@@ -183,6 +184,13 @@ def test_repeats_and_known_points_are_no_candidates(gp):
         gp.condition(past(2)).suggest(GRID)
     with pytest.raises(DataError, match="NaN or infinity"):
         gp.condition([], []).suggest([0.0, np.nan])
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_points_are_alike_but_for_rounding_whatever_their_units(scale):
+    x = scale * torch.tensor([[0.0], [1.0], [1.0 + 1e-14], [1.0 + 1e-9], [3.0]], dtype=torch.float64)
+    assert _repeated(x).tolist() == [False, False, True, False, False]
+    assert _among(x, x[[1]]).tolist() == [False, True, True, False, False]
 
 
 # tables and the command line

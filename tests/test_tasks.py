@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from metaprior import DataError, OptionError, Tasks
+from metaprior import DataError, MetaGP, OptionError, Tasks
 from metaprior import tasks as tasks_room
 from tests.problems import mixed, ragged
 
@@ -280,3 +280,15 @@ def test_tasks_on_a_grid_are_their_own(as_given):
     x[:], y[:] = 9.0, 9.0
     assert tasks.y[:, 0].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert tasks.x[:, 0].tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning():
+    """As pandas hands them out; warnings are errors here."""
+    x, y = np.linspace(0, 1, 4), np.arange(8.0).reshape(2, 4)
+    x.setflags(write=False)
+    y.setflags(write=False)
+    tasks = Tasks.on_grid(x, y)
+    assert tasks.y.ravel().tolist() == list(range(8))
+    posterior = MetaGP("zero", "rbf", max_epochs=1, progress=False).fit(tasks).predict(tasks, x)
+    assert torch.isfinite(posterior.log_density(y.ravel())).all()
+    assert not y.flags.writeable

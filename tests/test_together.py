@@ -150,6 +150,15 @@ def test_a_step_together_is_a_step_alone(name):
         assert both[0].numpy() == pytest.approx(both[1].numpy(), abs=1e-6)
 
 
+def test_what_runs_out_of_steps_has_not_converged():
+    stack = StackedCurves.of([Curves.whole(TABLES["irregular"])], [PolynomialBasis(0.0, 1.0, 4)])
+    floor = torch.tensor([1e-6]).double()
+    start = starts(stack, floor).models(2)
+    few, many = (fit_together(stack, start, floor=floor, tolerance=1e-4, max_steps=most) for most in (2, 500))
+    assert [one.fit(0, 1, 2).converged for one in (few, many)] == [False, True]
+    assert len(few.fit(0, 1, 2).evidence) < len(many.fit(0, 1, 2).evidence) < 500
+
+
 def test_few_models_at_a_time_are_all_models_at_once(monkeypatch):
     names = ["irregular", "few designs", "a grid with points missing"]
     at_once, few = [FPCA() for _ in names], [FPCA() for _ in names]

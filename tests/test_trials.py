@@ -18,7 +18,7 @@ from metaprior.selection import Auto
 from metaprior.selection import trials as trials_module
 from metaprior.selection.trials import LEAST, RANKED, Plan, Trials
 from metaprior.selection.trying import Question, Seen, Values, joined
-from metaprior.splits import default_contexts
+from metaprior.splits import Fold, default_contexts
 from metaprior.tasks import resolution
 
 
@@ -65,6 +65,8 @@ def test_few_tasks_are_one_wave_and_many_are_ranked_on_some():
         assert sorted(judged.tolist()) == list(range(len(plan.tasks)))
     thorough = Plan.of(curves(1_500, 3), 0, thorough=True)
     assert (len(thorough.tasks), thorough.racing) == (1_500, False)
+    _, (last,) = Plan.of(curves(4_500, 1), 0, thorough=False).waves
+    assert (len(last.judge), len(last.train)) == (800, 3_700)  # a fifth at most, and no more than that
 
 
 def test_a_hopeless_rung_is_given_up_after_the_first_wave(wide):
@@ -223,3 +225,40 @@ def test_the_command_line_takes_a_budget_and_refuses_one_below_nothing(tmp_path)
         found = CliRunner().invoke(app, [*fit[:-1], str(tmp_path / "other"), "--budget", wrong])
         assert isinstance(found.exception, OptionError)
         assert not (tmp_path / "other").exists()
+
+
+def test_what_goes_on_begins_with_what_it_was_and_sees_what_it_may(monkeypatch):
+    """Waves that grow: the second begins with what the first has learned; curves alone never see covariates."""
+    given = []
+
+    class Going(GPPerTask):
+        def fit(self, tasks):
+            given.append((None, len(tasks), tasks.covariates is not None))
+            return super().fit(tasks)
+
+        def fit_from(self, earlier, tasks):
+            given.append((earlier, len(tasks), tasks.covariates is not None))
+            return super().fit(tasks)
+
+    monkeypatch.setitem(METHODS, "going", Entry(lambda *asked: Going(), rung=True, takes_task_x=True))
+    tasks = curves(30).with_task_x({"size": np.arange(30.0)})
+    order = torch.arange(30)
+    waves = ((Fold(order[:10], order[10:20]),), (Fold(order[:20], order[20:]),))
+    for name, sees in (("going", True), ("going, curves alone", False)):
+        given.clear()
+        plan = Plan(tasks, waves, whole=False, racing=True, growing=True)
+        trials = Trials(plan, default_contexts(tasks, 0), [name])
+        trials.run(None, lambda note, amount: None)
+        (first, *rest), (second, *others) = given
+        assert (first, *rest) == (None, 10, sees)
+        assert isinstance(second, Going)
+        assert others == [20, sees]
+        assert trials.fitted(name, tasks) is trials.learned[name]  # as it was judged
+        assert len(given) == 2
+        assert trials.seconds[name] > 0
+    waved = Plan(tasks, waves, whole=False, racing=False)
+    trials = Trials(waved, default_contexts(tasks, 0), ["going"])
+    trials.run(None, lambda note, amount: None)
+    given.clear()
+    assert isinstance(trials.fitted("going", tasks), Going)
+    assert [(type(earlier), count) for earlier, count, _ in given] == [(Going, 30)]

@@ -31,7 +31,7 @@ from metaprior.scoring import Scores, Summary, paired_difference, score
 from metaprior.selection import Auto
 from metaprior.tasks import Covariate, Scaler, Task, Tasks
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CONFIGURATIONS", "FPCA", "MAML", "Auto", "Combination", "Conditional", "Covariate", "DataError", "DeepKernel",

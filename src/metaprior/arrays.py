@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 Array: TypeAlias = np.ndarray
+
+
+def writable(values: Any) -> Any:
+    """Values for torch, which warns of arrays that may not be written to, as pandas hands them out: a copy of those."""
+    return np.require(values, requirements="W") if isinstance(values, np.ndarray) else values
 
 
 SMALL = 200_000

@@ -26,7 +26,8 @@ class Given(NamedTuple):
     def of(table: str | None, sql: str | None, db: str | None, wide: str | None) -> Given:
         """What TABLE, `--sql`, `--db` and `--wide` say: exactly one of the first two."""
         if sql is None and db is not None:
-            raise OptionError(f"--db {db}: say what to ask it for, such as --sql 'select patient, hour, pulse from …'.")
+            example = "--sql 'select patient, hour, pulse from …'"
+            raise OptionError(f"--db {db}: say what to ask it for, such as {example}.")
         if table is not None and sql is not None:
             raise OptionError(f"give TABLE ({table}) or --sql, not both.")
         if table is None and sql is None:

@@ -71,7 +71,7 @@ def _is_sqlite(file: str) -> bool:
     if head[8:12] != b"DUCK":
         raise DataError(
             f"{file} is no database of SQLite or DuckDB. A table in a file is given as TABLE, or asked for without a "
-            f"database: select * from '{file}'."
+            f"database: select * from '{file}'."  # nosec B608 # a message, no query
         )
     return False
 

@@ -166,7 +166,7 @@ def _answer(address: str, start: int) -> HTTPResponse | HTTPError:
     """What the server says to a request for the bytes from `start` on."""
     request = Request(address, headers={"User-Agent": "metaprior"} | ({"Range": f"bytes={start}-"} if start else {}))
     try:
-        response: HTTPResponse = urlopen(request, timeout=TIMEOUT)
+        response: HTTPResponse = urlopen(request, timeout=TIMEOUT)  # nosec B310 # the addresses are those above
     except HTTPError as error:
         return error
     except URLError as error:

@@ -15,6 +15,7 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.mixtures import MixturePosterior
+from metaprior.inference.normal import normal_cdf
 from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments, normal_nodes
 from metaprior.tasks import Tasks
 
@@ -101,7 +102,7 @@ class Calibration(NamedTuple):
 
     def probability(self, cdf: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """The method's probability of a value below some, put right."""
-        found: Tensor = torch.special.ndtr(self.inward(normal_scores(cdf))[0])
+        found: Tensor = normal_cdf(self.inward(normal_scores(cdf))[0])
         return found
 
     def gain(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
@@ -184,7 +185,7 @@ class CalibratedPosterior(Around):
         if not isinstance(self.posterior, MixturePosterior):
             return super().crps(y)
         ends = self.calibration.outward(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
-        low, high = torch.special.ndtr(ends.clamp(-FAR, FAR)).to(self.device)
+        low, high = normal_cdf(ends.clamp(-FAR, FAR)).to(self.device)
         lower, upper = self.posterior.between(low)[0], self.posterior.between(high)[1]
         return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
 
@@ -194,7 +195,7 @@ class CalibratedPosterior(Around):
 
     def _moved(self, z: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The values at these standard normal scores."""
-        return self.posterior.inverse_cdf(torch.special.ndtr(self.calibration.outward(z).clamp(-FAR, FAR)))
+        return self.posterior.inverse_cdf(normal_cdf(self.calibration.outward(z).clamp(-FAR, FAR)))
 
 
 class CalibratedConditional(Conditional[CalibratedPosterior]):

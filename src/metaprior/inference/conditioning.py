@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from metaprior.inference.evidence import at_inputs, check_fits, in_features
+from metaprior.inference.evidence import at_inputs, check_fits, in_features, with_few_points
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.student import StudentConditional
@@ -44,15 +44,31 @@ def conditioned(priors: Sequence[Prior], context: Tasks, at: AtEach | None = Non
         known = Inputs.of_rows(context)
         laid_out, said = padded(context, known=known), at(known.distinct)
     return [
-        GaussianConditional(context, [_batch(prior, batch, context, of_prior) for batch in laid_out])
+        GaussianConditional(context, [part for batch in laid_out for part in _parts(prior, batch, context, of_prior)])
         for prior, of_prior in zip(priors, said, strict=True)
     ]
 
 
-def _batch(prior: Prior, batch: Padded, context: Tasks, said: AtPoints | None) -> ContextBatch:
-    """said: of the batch's distinct points, which all batches have in common."""
+def _parts(prior: Prior, batch: Padded, context: Tasks, said: AtPoints | None) -> list[ContextBatch]:
+    """A batch by the algebra that suits each of its tasks. said: of the distinct points that all batches share."""
     own = batch.to(prior.like)
     with torch.no_grad():
         z = at_inputs(prior, own, said)
-        few = own.mask.shape[1] > 0 and in_features(prior, z)
-    return (LowRankBatch if few else ContextBatch)(prior, own, context, z=z)
+    if own.mask.shape[1] == 0 or not in_features(prior, z):
+        return [ContextBatch(prior, own, context, z=z)]
+    few = with_few_points(z, own.mask)
+    if few is None:
+        return [_in_features(prior, own, context, z)]
+    found: list[ContextBatch] = []
+    for which, by in ((few, ContextBatch), (~few, _in_features)):
+        at = torch.nonzero(which)[:, 0]
+        if len(at):
+            n = int(own.mask[at].sum(1).max())
+            found.append(by(prior, own.select(at, n), context, z=z.of_tasks(at).trimmed(n)))
+    return found
+
+
+def _in_features(prior: Prior, batch: Padded, context: Tasks, z: AtPoints) -> ContextBatch:
+    """In the features; by the points where that would need jitter, which means something else there."""
+    found = LowRankBatch(prior, batch, context, z=z)
+    return ContextBatch(prior, batch, context, z=z) if bool(found.jitter.any()) else found

@@ -19,6 +19,9 @@ from metaprior.tasks import Batch, Padded, Task, Tasks, batches
 
 LOG_2PI = math.log(2 * math.pi)
 
+STIRLING = 20.0
+"""From here on, four terms of Stirling's series have all digits."""
+
 
 class Evidence(NamedTuple):
     """The three terms of the log marginal likelihood, each `[m]` (per task) or a sum.
@@ -112,8 +115,20 @@ def student_terms(
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, " b"]]:
     """What takes the place of data fit and normaliser under a Student-t process, for `count` values a task."""
     fit = -0.5 * (degrees + count) * torch.log1p(quadratic / (degrees - 2))
-    normaliser = torch.lgamma((degrees + count) / 2) - torch.lgamma(degrees / 2)
-    return fit, normaliser - 0.5 * count * ((degrees - 2) * math.pi).log()
+    return fit, log_gamma_ratio(degrees / 2, count / 2) - 0.5 * count * ((degrees - 2) * math.pi).log()
+
+
+def log_gamma_ratio(a: Float[Tensor, "*b"], h: Tensor | float) -> Float[Tensor, "*b"]:
+    """`log Γ(a + h) − log Γ(a)`; where a is large, by Stirling's series: two large numbers would lose the digits."""
+    large = a.clamp(min=STIRLING)
+    rest = _beyond_stirling(large + h) - _beyond_stirling(large)
+    series = (large - 0.5) * torch.log1p(h / large) + h * ((large + h).log() - 1) + rest
+    return torch.where(a > STIRLING, series, torch.lgamma(a + h) - torch.lgamma(a))
+
+
+def _beyond_stirling(a: Float[Tensor, "*b"]) -> Float[Tensor, "*b"]:
+    square = a.square()
+    return (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / a
 
 
 def student_slopes(
@@ -157,7 +172,8 @@ def _batch_sum(
     z = at_inputs(prior, batch, at_distinct)
     count, n, p = batch.y.shape
     names = [ids[int(batch.tasks[0])]]
-    quadratic, trace, logdet, jitter = prior_terms(prior, z, batch.mean - z.mean, batch.scatter, names)
+    residual = batch.mean - z.mean + batch.rounded
+    quadratic, trace, logdet, jitter = prior_terms(prior, z, residual, batch.scatter, names)
     half = -0.5 * (count / n if per_point else count)
     fit, complexity = quadratic.sum() + trace.sum(), logdet.sum()
     return Evidence(half * fit, half * p * complexity, torch.full_like(complexity, half * p * n * LOG_2PI), jitter)
@@ -182,7 +198,13 @@ def prior_terms(
 ) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
     """`gaussian_terms` of `A = K + σ²I`, computed in the kernel's features where these are fewer than the points."""
     if in_features(prior, z):
-        return feature_terms(z.features, z.noise, R, S, names, mask)
+        few = with_few_points(z, mask)
+        if few is None or mask is None:
+            found = feature_terms(z.features, z.noise, R, S, names, mask)
+        else:
+            found = _each_its_way(prior, z, R, names, mask, few)
+        if found[3] == 0:  # jitter of `M` would stand for something else than jitter of A, which is what is told
+            return found
     A = covariance_matrix(prior, z, mask)
     scale = None if mask is None else mean_over(A.detach().diagonal(dim1=-2, dim2=-1), mask)
     return gaussian_terms(A, R, S, names, scale)
@@ -195,6 +217,44 @@ def in_features(prior: Prior, z: AtPoints) -> bool:
         return False
     few = z.distinct.shape[-1] < z.noise.shape[-1] and not prior.differs_by_task
     return few and (is_trusted(z.noise) or bool((z.noise.detach() > 0).all()))
+
+
+def with_few_points(z: AtPoints, mask: Bool[Tensor, "b n"] | None) -> Bool[Tensor, " b"] | None:
+    """Which tasks of a padded batch have no more points than features; None: none has, or nothing may be looked at.
+
+    In the features, such a task would lose the digits that its points leave open: by its points it does not.
+    """
+    if mask is None or is_trusted(z.noise):
+        return None
+    few = mask.sum(1) <= z.distinct.shape[-1]
+    return few if bool(few.any()) else None
+
+
+def _each_its_way(
+    prior: Prior,
+    z: AtPoints,
+    R: Float[Tensor, "b n q"],
+    names: Sequence[Hashable],
+    mask: Bool[Tensor, "b n"],
+    few: Bool[Tensor, " b"],
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
+    """`prior_terms` of tasks of which some have fewer points than features."""
+    parts, order = [], torch.cat([few.nonzero()[:, 0], (~few).nonzero()[:, 0]])
+    for which in (few, ~few):
+        at = torch.nonzero(which)[:, 0]
+        if len(at) == 0:
+            continue
+        n = int(mask[at].sum(1).max())
+        own, inside = z.of_tasks(at).trimmed(n), mask[at, :n]
+        some = [names[i] for i in at.tolist()]
+        if bool(few[at[0]]):
+            A = covariance_matrix(prior, own, inside)
+            scale = mean_over(A.detach().diagonal(dim1=-2, dim2=-1), inside)
+            parts.append(gaussian_terms(A, R[at, :n], None, some, scale))
+        else:
+            parts.append(feature_terms(own.features, own.noise, R[at, :n], None, some, inside))
+    quadratic, trace, logdet = (torch.cat([part[k] for part in parts])[order.argsort()] for k in range(3))  # type: ignore[misc]
+    return quadratic, trace, logdet, max(part[3] for part in parts)
 
 
 def feature_terms(
@@ -282,26 +342,33 @@ class _GaussianTerms(torch.autograd.Function):
         if is_trusted(A):
             jitter.append(0.0)
             A_inverse, logdet = inverse_and_logdet(A)
-            return _GaussianTerms._with_inverse(ctx, A_inverse, R, S, logdet)
+            alpha = A_inverse @ R
+            return _GaussianTerms._kept(ctx, A_inverse, alpha, S, (R * alpha).sum(-2), logdet)
         L, added = factor(A, names, scale)
         if not bool(torch.isfinite(R).all()):
             raise NumericalError(_residual_message(R, names))
         jitter.append(float(added.max()) if len(added) else 0.0)
         logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        half = torch.linalg.solve_triangular(L, R, upper=False)
+        # by the factor, not by the inverse: where points are nearly one, that would lose twice as many digits
+        quadratic = half.square().sum(-2)
         if not any(ctx.needs_input_grad[:3]):
-            half = torch.linalg.solve_triangular(L, R, upper=False)
             trace = logdet.new_zeros(len(A))
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
-            return half.square().sum(-2), trace, logdet
-        return _GaussianTerms._with_inverse(ctx, inverse(L), R, S, logdet)
+            check_overflow(quadratic.sum(-1) + trace, names)
+            return quadratic, trace, logdet
+        alpha = torch.linalg.solve_triangular(L.mT, half, upper=True)
+        A_inverse = inverse(L)
+        found = _GaussianTerms._kept(ctx, A_inverse, alpha, S, quadratic, logdet)
+        check_overflow(quadratic.sum(-1) + found[1] + 0 * A_inverse.diagonal(dim1=-2, dim2=-1).sum(-1), names)
+        return found
 
     @staticmethod
-    def _with_inverse(ctx: Any, A_inverse: Tensor, R: Tensor, S: Tensor | None, logdet: Tensor) -> Any:
-        alpha = A_inverse @ R
+    def _kept(ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor) -> Any:
         trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
-        return (R * alpha).sum(-2), trace, logdet
+        return quadratic, trace, logdet
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
@@ -324,10 +391,22 @@ class _GaussianTerms(torch.autograd.Function):
         return grad_A, grad_R, grad_S, None, None, None
 
 
+def check_overflow(quadratic: Float[Tensor, " b"], names: Sequence[Hashable] | None) -> None:
+    """A sum of squares may be infinite, and a density 0; but not NaN, which is what an overflow on the way leaves."""
+    wrong = torch.isnan(quadratic)
+    if bool(wrong.any()):
+        bad = int(torch.nonzero(wrong)[0, 0])
+        which = f"task {names[bad]!r}" if names is not None else f"batch element {bad}"
+        raise NumericalError(
+            f"y − m(x) of {which} is so large beside its covariance, or that is so small by itself, that something "
+            "overflows: scale y."
+        )
+
+
 def _residual_message(R: Float[Tensor, "b n q"], names: Sequence[Hashable] | None) -> str:
     bad = int(torch.nonzero(~torch.isfinite(R).flatten(1).all(1))[0, 0])
     which = f"task {names[bad]!r}" if names is not None else f"batch element {bad}"
     return (
         f"y − m(x) of {which} is not finite. Likely causes: (a) a mean function that is not finite at these inputs; "
-        "(b) a parameter of the mean that has become infinite or NaN."
+        "(b) a parameter of the mean that has become infinite or NaN; (c) values so large that their squares overflow."
     )

@@ -65,13 +65,18 @@ def factor(
     return Factor(L, jitter)
 
 
-def attempt(A: Float[Tensor, "b n n"]) -> tuple[Float[Tensor, "b n n"], Bool[Tensor, " b"]]:
-    """The factor of each matrix with jitter where it needs some, and which of them have none: I stands there."""
-    L, _, info = _jittered(A, None)
+def attempt(
+    A: Float[Tensor, "b n n"], scale: Float[Tensor, " b"] | None = None
+) -> tuple[Float[Tensor, "b n n"], Float[Tensor, " b"], Bool[Tensor, " b"]]:
+    """The factor of each matrix with the jitter that it needs, and which of them have none: I stands there.
+
+    scale: what jitter is relative to; default the mean of each diagonal.
+    """
+    L, jitter, info = _jittered(A, scale)
     failed = (info != 0) | ~L.diagonal(dim1=-2, dim2=-1).sum(-1).isfinite()
     if bool(failed.any()):
         L[failed] = torch.eye(A.shape[-1], dtype=A.dtype)
-    return L, failed
+    return L, jitter, failed
 
 
 def _jittered(A: Float[Tensor, "b n n"], scale: Float[Tensor, " b"] | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI
+from metaprior.inference.normal import normal_cdf
 from metaprior.inference.posterior import Posterior
 from metaprior.seeds import generator_of
 from metaprior.tasks import Tasks
@@ -47,7 +48,7 @@ class GaussianMarginals(Posterior):
         residual, sd = self.as_targets(y) - self.mean, self.sd
         z = residual / torch.where(sd > 0, sd, 1.0)
         density = torch.exp(-0.5 * (z.square() + LOG_2PI))
-        score = sd * (z * (2 * torch.special.ndtr(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
+        score = sd * (z * (2 * normal_cdf(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
         return torch.where(sd > 0, score, residual.abs())
 
 
@@ -55,10 +56,10 @@ def gaussian_cdf(y: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
     """The probability of a value below y; a step (½ at the mean) where nothing is uncertain."""
     residual = y - mean
     if bool((sd > 0).all()):
-        found: Tensor = torch.special.ndtr(residual / sd)
+        found: Tensor = normal_cdf(residual / sd)
         return found
     step = (residual.sign() + 1) / 2
-    return torch.where(sd > 0, torch.special.ndtr(residual / torch.where(sd > 0, sd, 1.0)), step)
+    return torch.where(sd > 0, normal_cdf(residual / torch.where(sd > 0, sd, 1.0)), step)
 
 
 @dataclass(frozen=True, eq=False)

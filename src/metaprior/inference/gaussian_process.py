@@ -12,8 +12,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from metaprior.errors import NumericalError
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.evidence import LOG_2PI, Evidence, at_inputs, covariance_matrix, evidence_terms, task_evidence
+from metaprior.inference.evidence import (
+    LOG_2PI,
+    Evidence,
+    at_inputs,
+    check_overflow,
+    covariance_matrix,
+    evidence_terms,
+    task_evidence,
+)
 from metaprior.inference.factor import Factor, factor, mean_over, padded_identity
 from metaprior.inference.gaussian import GaussianMarginals
 from metaprior.priors import AtPoints, Prior
@@ -42,6 +51,7 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
             part_mean, part_variance = part.marginals(z)
             mean[rows], variance[rows] = part_mean[keep].to(mean), part_variance[keep].to(mean)
             noise[rows] = z.noise[keep].to(mean)
+        _check_finite(points, mean, variance + noise)
         return GaussianPosterior(self, points, mean, variance, noise)
 
     @property
@@ -98,6 +108,20 @@ class GaussianConditional(Conditional["GaussianPosterior"]):
     def jitter(self) -> float:
         """The largest jitter a factorisation of a context needed, relative to its diagonal."""
         return max(float(part.jitter.max()) for part in self.parts)
+
+
+def _check_finite(points: Tasks, mean: Float[Tensor, "N p"], variance: Float[Tensor, " N"]) -> None:
+    """What overflows, or a mean or kernel that gives no number at a point, is told, and not handed on as NaN."""
+    if bool(torch.isfinite(mean.sum() + variance.sum())):  # one pass; the second one, which names the task, is rare
+        return
+    finite = torch.isfinite(mean).all(1) & torch.isfinite(variance)
+    if not bool(finite.all()):
+        row = int(torch.nonzero(~finite)[0, 0])
+        raise NumericalError(
+            f"the posterior of task {points.ids[int(points.task_of_row[row])]!r} at {points.x[row].tolist()} is not "
+            "finite. Likely causes: (a) a point so far away, or values so large, that something overflows: scale them; "
+            "(b) a mean or a kernel that is not finite there."
+        )
 
 
 class ContextBatch:
@@ -179,7 +203,9 @@ class ContextBatch:
         if self.mask.shape[1] == 0:
             return K
         V = self.cross(z)
-        return K - V.mT @ V
+        C: Tensor = K - V.mT @ V
+        C.diagonal(dim1=-2, dim2=-1).clamp_(min=0.0)
+        return C
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +272,9 @@ class GaussianPosterior(GaussianMarginals):
             prior = self.conditional.parts[0].prior
             together = task_evidence(prior, whole.to(prior.like), self.points.ids)
             if together.jitter == 0:  # else the two factorisations are not of one matrix
-                return together.total.double() - self.evidence.total
+                found = together.total.double() - self.evidence.total
+                if bool(torch.isfinite(found).all()):  # it may be that of two infinite numbers
+                    return found
         quadratic, logdet = self.joint_terms(targets)
         return -0.5 * (quadratic + self.mean.shape[1] * (logdet + self.points.sizes.to(logdet) * LOG_2PI))
 
@@ -260,6 +288,7 @@ class GaussianPosterior(GaussianMarginals):
             half = torch.linalg.solve_triangular(L, r, upper=False)
             quadratic[batch.tasks] = half.square().sum((-2, -1)).to(quadratic)
             logdet[batch.tasks] = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1).to(logdet)
+        check_overflow(quadratic, self.points.ids)
         return quadratic, logdet
 
     @torch.no_grad()

@@ -17,6 +17,7 @@ from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians, gaussian_cdf
 from metaprior.inference.moved import on_one_device
+from metaprior.inference.normal import normal_cdf
 from metaprior.inference.posterior import Nodes, Posterior, Weighed
 from metaprior.inference.searching import rising_root
 from metaprior.seeds import child_seed, generator_of
@@ -141,7 +142,7 @@ class MixturePosterior(Posterior):
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
         if not all(one.is_gaussian for one, _ in self.parts):
-            ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
+            ends = normal_cdf(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
             (lower, _), (_, upper) = self.between(ends[0]), self.between(ends[1])
             return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
         values, parts = self.as_targets(y), self.parts

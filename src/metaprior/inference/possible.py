@@ -15,6 +15,7 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.method import Method
+from metaprior.inference.normal import normal_cdf
 from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments
 from metaprior.tasks import Possible, Tasks
 
@@ -72,7 +73,7 @@ class PossiblePosterior(Around):
 
     def _numbers(self, also: Float[Tensor, "N p"] | None = None) -> Float[Tensor, "k N p"] | None:
         """All whole numbers that matter at each point; None where they are so many that rounding does not matter."""
-        ends = torch.special.ndtr(torch.tensor([[[-FAR]], [[FAR]]], dtype=torch.float64)).to(self.device)
+        ends = normal_cdf(torch.tensor([[[-FAR]], [[FAR]]], dtype=torch.float64)).to(self.device)
         low, high = self._recorded(self.posterior.inverse_cdf(ends))
         if also is not None:
             low, high = torch.minimum(low, also), torch.maximum(high, also)
@@ -119,7 +120,7 @@ class PossiblePosterior(Around):
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""
-        ends = torch.special.ndtr(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
+        ends = normal_cdf(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
         plain, values = replace(self, whole=torch.zeros_like(self.whole)), self.as_targets(y)
         lower, upper = (plain.inverse_cdf(end) for end in ends)
         found = integrated_crps(plain.cdf, values, lower, upper)

@@ -13,8 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.arrays import writable
 from metaprior.errors import DataError, OptionError
 from metaprior.inference.evidence import Evidence
+from metaprior.inference.normal import normal_cdf
 from metaprior.tasks import Tasks
 
 LEGENDRE = 64
@@ -141,7 +143,7 @@ class Posterior(ABC):
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
         """Values of y, one row per point, as a tensor of the mean's shape."""
-        values = torch.as_tensor(y, dtype=torch.float64).to(self.device)
+        values = torch.as_tensor(writable(y), dtype=torch.float64).to(self.device)
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != self.shape:
             raise DataError(
@@ -209,7 +211,7 @@ class Nodes(NamedTuple):
         if scores is None:
             probabilities, weights = (part.to(posterior.device) for part in normal_nodes())
             return Nodes(probabilities, weights, at_once)
-        probabilities = torch.special.ndtr(torch.tensor(scores, dtype=torch.float64, device=posterior.device))
+        probabilities = normal_cdf(torch.tensor(scores, dtype=torch.float64, device=posterior.device))
         return Nodes(probabilities, torch.ones_like(probabilities), at_once)
 
     def some(self) -> Iterator[tuple[Float[Tensor, " k"], Float[Tensor, " k"]]]:
@@ -241,5 +243,5 @@ def normal_nodes() -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
     share = ((high - low) / 2 * weights).ravel() * np.exp(-0.5 * z**2)
     both = torch.from_numpy(np.concatenate([-z, z]))
     half = torch.from_numpy(share / share.sum() / 2)
-    probabilities: Tensor = torch.special.ndtr(both).clamp(max=1 - 2**-53)
+    probabilities: Tensor = normal_cdf(both).clamp(max=1 - 2**-53)
     return probabilities, torch.cat([half, half])

@@ -17,7 +17,7 @@ from torch import Tensor
 from metaprior.arrays import Array
 from metaprior.inference.evidence import LOG_2PI, student_slopes, student_terms
 from metaprior.inference.factor import attempt, inverse
-from metaprior.priors import Shape, Stack, squared_distances
+from metaprior.priors import Shape, Stack, squares_in_lengthscales
 from metaprior.tasks import Tasks, buckets, distinct_rows, groups_of_inputs
 
 A_BATCH = 10_000
@@ -30,22 +30,35 @@ class StackedBatch:
     """Sets of inputs of similar size, each with the targets of all tasks that have it.
 
     A column of targets is one of a task, or (where a Gaussian prior needs no more) one of a few that have the same sum
-    of squares; `follows` says how many times the prior's mean is taken off it.
+    of squares: first the tasks' mean for each output, then some that the prior's mean is not taken off.
     """
 
     owner: Int[Array, " J"]
     index: Int[Array, "J n"]  # of points among all priors' distinct ones
     mask: Float[Array, "J n"] | None  # 0 where there is padding; None: nowhere
     columns: Float[Array, "J n k"]
-    follows: Float[Array, "J k"]
+    follows: Float[Array, "J k"]  # how much each counts, once the prior's mean is taken off; 0 where it is not
     count: Float[Array, " J"]  # of tasks
     size: Float[Array, " J"]  # points of each task
     rows: Int[Array, "J n c"] | None  # where the columns come from, if they are those of tasks
+    rounded: Float[Array, "J n p"] | None  # if they are not, what their mean would have to be more
 
     def with_targets(self, y: Float[Array, "N p"]) -> Float[Array, "J n k"]:
         """The columns that other targets in the same rows would have."""
         assert self.rows is not None
         return y.take(self.rows, 0).reshape(self.columns.shape)
+
+    def residual(self, columns: Float[Array, "J n k"], mean: Float[Array, "J n p"]) -> Float[Array, "J n k"]:
+        """The columns without the prior's mean."""
+        if self.rounded is None:
+            found: Array = columns - _expected(mean, self.follows)
+        else:
+            p = mean.shape[-1]
+            own = (columns[..., :p] - mean + self.rounded) * self.follows[:, None, :p]
+            found = np.concatenate([own, columns[..., p:]], 2)
+        if self.mask is not None:
+            found *= self.mask[..., None]
+        return found
 
     def select(self, new: Int[Array, " B"], u: int) -> StackedBatch | None:
         """Those of some priors, by their new places among these or −1; u: points of each. None: nothing is left."""
@@ -54,7 +67,7 @@ class StackedBatch:
             return None
         owner = new[self.owner[some]]
         index = self.index[some] + u * (owner - self.owner[some])[:, None]
-        parts = (self.mask, self.columns, self.follows, self.count, self.size, self.rows)
+        parts = (self.mask, self.columns, self.follows, self.count, self.size, self.rows, self.rounded)
         return StackedBatch(owner, index, *(None if part is None else part[some] for part in parts))  # type: ignore[arg-type]
 
 
@@ -145,9 +158,11 @@ def _batch(
     there = (torch.arange(most) < count[:, None]).repeat_interleave(p, 1).double()
     columns = y[rows].flatten(2) * there[:, None] * mask[..., None]
     kept: Tensor | None = rows
+    rounded: Tensor | None = None
     if not whole and most * p > n + p:
-        columns, there, kept = *_reduced(columns, there, count, p), None
-    parts = (columns, there, count.double(), mask.sum(1).double(), kept)
+        columns, there, rounded = _reduced(columns, there, count, p)
+        kept = None
+    parts = (columns, there, count.double(), mask.sum(1).double(), kept, rounded)
     return StackedBatch(
         owner.numpy(),
         index[rows[..., 0]].numpy(),
@@ -158,29 +173,35 @@ def _batch(
 
 def _reduced(
     columns: Float[Tensor, "J n k"], there: Float[Tensor, "J k"], count: Int[Tensor, " J"], p: int
-) -> tuple[Float[Tensor, "J n q"], Float[Tensor, "J q"]]:
-    """Fewer columns with the same sum of squares around any mean: the mean's own, and a root of the scatter."""
+) -> tuple[Float[Tensor, "J n q"], Float[Tensor, "J q"], Float[Tensor, "J n p"]]:
+    """Fewer columns with the same sum of squares around any mean: the mean's own, and a root of the scatter.
+
+    And what the mean has lost by rounding.
+    """
     J, n, _ = columns.shape
     by_task = columns.reshape(J, n, -1, p)
     middle = by_task.sum(2) / count[:, None, None]
     present = there.reshape(J, 1, -1, p)
-    around = ((by_task - middle[:, :, None]) * present).reshape(J, n, -1)
+    rounded = ((by_task - middle[:, :, None]) * present).sum(2) / count[:, None, None]
+    around = ((by_task - middle[:, :, None] - rounded[:, :, None]) * present).reshape(J, n, -1)
     values, vectors = torch.linalg.eigh(around @ around.mT)
     root = vectors * values.clamp(min=0.0).sqrt()[:, None]
     times = count.double().sqrt()[:, None]
     follows = torch.cat([times.expand(J, p), torch.zeros(J, n, dtype=torch.float64)], 1)
-    return torch.cat([middle * times[..., None], root], 2), follows
+    return torch.cat([middle, root], 2), follows, rounded
 
 
 class StackedEvidence(NamedTuple):
     """The summed evidence of each prior's tasks, NaN where a covariance cannot be factored.
 
-    Where they were asked for, with its slopes along the parameters, and along the targets if others were given.
+    Where they were asked for, with its slopes along the parameters, and along the targets if others were given. And the
+    largest jitter that a factorisation needed, relative to the diagonal.
     """
 
     total: Float[Array, " B"]
     slopes: Float[Array, "B P"] | None
     of_targets: Float[Array, "N p"] | None
+    jitter: Float[Array, " B"]
 
 
 @torch.no_grad()
@@ -200,26 +221,22 @@ def stacked_evidence(
     """
     said, back = stack.at(values, tasks.x)
     total, slopes = np.zeros(len(values)), said.zeros()
-    of_targets = np.zeros_like(y) if sloped and y is not None else None
+    of_targets, jitter = np.zeros_like(y) if sloped and y is not None else None, np.zeros(len(values))
     for place, batch in enumerate(tasks.batches):
         owner, weight = batch.owner, 1 / batch.size if tasks.per_point else np.ones(len(batch.size))
         if known is not None and place < len(known):
             covariances = known[place]
         else:
             z, functions, scale, noise = _at(said.places, batch), None, said.scale[owner], said.noise[owner]
+            times = said.times[owner]
             if said.functions is not None:
                 functions = _at(said.functions, batch)
-            covariances = Covariances(z, functions, scale, noise, batch.mask, stack.shape, inverted=sloped)
+            covariances = Covariances(z, times, functions, scale, noise, batch.mask, stack.shape, inverted=sloped)
             if known is not None:
                 known.append(covariances)
-        R = (batch.columns if y is None else batch.with_targets(y)) - _expected(_at(said.mean, batch), batch.follows)
-        if batch.mask is not None:
-            R *= batch.mask[..., None]
-        if sloped:
-            alpha = covariances.solved(R)
-            quadratic = (R * alpha).sum(1)
-        else:
-            quadratic = covariances.quadratic(R)
+        R = batch.residual(batch.columns if y is None else batch.with_targets(y), _at(said.mean, batch))
+        quadratic, alpha = covariances.solved(R, sloped)
+        np.maximum.at(jitter, owner, covariances.jitter)
         degrees = None if said.degrees is None else said.degrees[owner]
         terms = _terms(quadratic, covariances.logdet, batch, tasks.p, degrees)
         total += np.bincount(owner, weight * terms.evidence, len(total))
@@ -233,15 +250,18 @@ def stacked_evidence(
             _add(of_targets, batch.rows, along)
         if known is not None:
             continue
-        of_places, of_functions, of_scale, of_noise = covariances.back(alpha, weighted, weight * terms.of_logdet)
+        of_places, of_times, of_functions, of_scale, of_noise = covariances.back(
+            alpha, weighted, weight * terms.of_logdet
+        )
         _add(slopes.places, batch.index, of_places)
+        slopes.times[:] += np.bincount(owner, of_times, len(total))
         if slopes.functions is not None and of_functions is not None:
             _add(slopes.functions, batch.index, of_functions)
         slopes.scale[:] += np.bincount(owner, of_scale, len(total))
         slopes.noise[:] += np.bincount(owner, of_noise, len(total))
         if slopes.degrees is not None:
             slopes.degrees[:] += np.bincount(owner, weight * terms.of_degrees, len(total))
-    return StackedEvidence(total, back(slopes) if sloped else None, of_targets)
+    return StackedEvidence(total, back(slopes) if sloped else None, of_targets, jitter)
 
 
 class _Terms(NamedTuple):
@@ -299,11 +319,12 @@ def _by_output(columns: Float[Array, "J n k"], p: int) -> Float[Array, "J n p"]:
 
 
 class Covariances:
-    """`A = F Fᵀ + s k(|z − z'|²) + σ²I` of sets of inputs, factored, and inverted where slopes will be asked for."""
+    """`A = F Fᵀ + s k(t |z − z'|²) + σ²I` of sets of inputs, factored, and inverted where slopes will be asked for."""
 
     def __init__(
         self,
         z: Float[Array, "J n q"],
+        times: Float[Array, " J"],
         functions: Float[Array, "J n f"] | None,
         scale: Float[Array, " J"],
         noise: Float[Array, " J"],
@@ -312,42 +333,45 @@ class Covariances:
         *,
         inverted: bool,
     ) -> None:
-        self.z, self.scale = torch.from_numpy(z), torch.from_numpy(scale)[:, None, None]
+        self.z, self.times, self.scale = (
+            torch.from_numpy(z),
+            *(torch.from_numpy(v)[:, None, None] for v in (times, scale)),
+        )
         self.functions = None if functions is None else torch.from_numpy(functions)
         self.mask = None if mask is None else torch.from_numpy(mask)
-        self.K, self.slope = shape(squared_distances(self.z, self.z))
+        self.squares = squares_in_lengthscales(self.z, self.z, self.times)
+        self.K, self.slope = shape(self.squares)
         A = self.K * self.scale
         if self.functions is not None:
             A += self.functions @ self.functions.mT
         diagonal = A.diagonal(dim1=-2, dim2=-1)
         diagonal += torch.from_numpy(noise)[:, None]
+        unit = None
         if self.mask is not None:
             A *= self.mask[:, :, None]
             A *= self.mask[:, None, :]
+            unit = diagonal.sum(-1) / self.mask.sum(-1)
             diagonal += 1 - self.mask
-        self.L, failed = attempt(A)
+        self.L, jitter, failed = attempt(A, unit)
+        self.jitter: Float[Array, " J"] = jitter.numpy()
         logdet = 2 * self.L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self.logdet: Float[Array, " J"] = logdet.masked_fill_(failed, torch.nan).numpy()
         self.inverse = inverse(self.L) if inverted else None
 
-    def solved(self, R: Float[Array, "J n k"]) -> Float[Array, "J n k"]:
-        """`A⁻¹ R`."""
-        assert self.inverse is not None
-        found: Array = (self.inverse @ torch.from_numpy(R)).numpy()
-        return found
-
-    def quadratic(self, R: Float[Array, "J n k"]) -> Float[Array, "J k"]:
-        """`rᵀA⁻¹r` of each column."""
+    def solved(self, R: Float[Array, "J n k"], sloped: bool) -> tuple[Float[Array, "J k"], Float[Array, "J n k"]]:
+        """`rᵀA⁻¹r` of each column; and, where slopes are asked for, `A⁻¹ R`. By the factor, which keeps more digits."""
         half: Tensor = torch.linalg.solve_triangular(self.L, torch.from_numpy(R), upper=False)
-        found: Array = half.square_().sum(-2).numpy()
-        return found
+        alpha = torch.linalg.solve_triangular(self.L.mT, half, upper=True) if sloped else half
+        return half.square().sum(-2).numpy(), alpha.numpy()
 
     def back(
         self, alpha: Float[Array, "J n k"], weighted: Float[Array, "J n k"], logdet: Float[Array, " J"]
-    ) -> tuple[Float[Array, "J n q"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]]:
-        """Slopes along z, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|. alpha: `A⁻¹ R`; weighted: by the first.
+    ) -> tuple[
+        Float[Array, "J n q"], Float[Array, " J"], Float[Array, "J n f"] | None, Float[Array, " J"], Float[Array, " J"]
+    ]:
+        """Slopes along z, t, F, s and σ² of what rises with `rᵀA⁻¹r` and log|A|.
 
-        As in `evidence.py` it is `A⁻¹ − ααᵀ` against dA. What is kept here is used up.
+        alpha: `A⁻¹ R`; weighted: by the first. As in `evidence.py`, it is `A⁻¹ − ααᵀ` against dA. Both are used up.
         """
         assert self.inverse is not None
         G = self.inverse.mul_(torch.from_numpy(logdet)[:, None, None])
@@ -356,7 +380,8 @@ class Covariances:
         if self.mask is not None:  # between padding and points it is 0 already
             diagonal *= self.mask
         W = self.slope.mul_(self.scale).mul_(G)
-        places = (W.sum(-1, keepdim=True) * self.z - W @ self.z).mul_(4)
+        of_times = (W.flatten(1)[:, None] @ self.squares.flatten(1)[..., None])[:, 0, 0] / self.times[:, 0, 0]
+        places = (W.sum(-1, keepdim=True) * self.z - W @ self.z).mul_(4 * self.times)
         functions = None if self.functions is None else (2 * (G @ self.functions)).numpy()
         scale = (G.flatten(1)[:, None] @ self.K.flatten(1)[..., None])[:, 0, 0]
-        return places.numpy(), functions, scale.numpy(), diagonal.sum(-1).numpy()
+        return places.numpy(), of_times.numpy(), functions, scale.numpy(), diagonal.sum(-1).numpy()

@@ -18,8 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.arrays import Array, by_threads
+from metaprior.errors import NumericalError
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.evidence import Evidence, student_terms
+from metaprior.inference.evidence import Evidence, log_gamma_ratio, student_terms
 from metaprior.inference.gaussian_process import GaussianConditional, GaussianPosterior
 from metaprior.inference.posterior import Posterior
 from metaprior.seeds import child_seed
@@ -81,13 +82,11 @@ class StudentPosterior(Posterior):
 
     def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
-        from scipy import special
-
         if u.shape[-2:] == (1, 1):  # one for all points: a few deviations for each task
-            by_task = torch.from_numpy(special.stdtrit(self.degrees.cpu().numpy(), u[..., 0].cpu().numpy()))
+            by_task = torch.from_numpy(_quantile(self.degrees.cpu().numpy(), u[..., 0].cpu().numpy()))
             deviations = by_task[..., self.points.task_of_row, None]
         else:
-            deviations = torch.from_numpy(by_threads(special.stdtrit, self._freedom, u.cpu().numpy()))
+            deviations = torch.from_numpy(by_threads(_quantile, self._freedom, u.cpu().numpy()))
         return self.mean + deviations.to(self.mean) * self._scale
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -95,7 +94,7 @@ class StudentPosterior(Posterior):
         residual, scale, degrees = self.as_targets(y) - self.mean, self._scale, self._of_rows(self.degrees)
         certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
         safe = torch.where(scale > 0, scale, 1.0)
-        constant = torch.lgamma((degrees + 1) / 2) - torch.lgamma(degrees / 2) - 0.5 * (degrees * math.pi).log()
+        constant = log_gamma_ratio(degrees / 2, 0.5) - 0.5 * (degrees * math.pi).log()
         density = constant - safe.log() - (degrees + 1) / 2 * torch.log1p((residual / safe).square() / degrees)
         return torch.where(scale > 0, density, certain)
 
@@ -127,14 +126,43 @@ class StudentPosterior(Posterior):
         return values[self.points.task_of_row, None]
 
 
+VANISHING = 2.0**-54
+"""A quantile -t has `ν / (ν + t²)` below this: its distribution is a power of t there, in all digits."""
+
+
+def _quantile(degrees: Float[Array, "*n"], u: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The quantile of Student's t. SciPy's own loses itself at probabilities such as 1e-150."""
+    from scipy import special
+
+    found: Array = special.stdtrit(degrees, u)
+    if np.min(u, initial=1.0) < 1e-16:
+        with np.errstate(all="ignore"):
+            log_x = (np.log(degrees * u) + special.betaln(degrees / 2, 0.5)) / (degrees / 2)
+            far = -np.exp(0.5 * (np.log(degrees) - log_x))
+        found = np.where(log_x < math.log(VANISHING), far, found)
+    return found
+
+
 class StudentConditional(Conditional[StudentPosterior]):
     """A Student-t process conditioned on the contexts of some tasks: a Gaussian one of the same covariance, widened."""
 
     def __init__(self, gaussian: GaussianConditional, degrees: float) -> None:
         self.gaussian, self.context = gaussian, gaussian.context
         known = (self.context.sizes * self.context.p).double().to(gaussian.device)
+        if not bool(torch.isfinite(gaussian.quadratic.sum())):
+            self._refuse()
         self.degrees = degrees + known
         self.widening = (degrees - 2 + gaussian.quadratic) / (degrees - 2 + known)
+
+    def _refuse(self) -> None:
+        """Where some context is infinitely wilder than expected."""
+        finite = torch.isfinite(self.gaussian.quadratic)
+        if not bool(finite.all()):
+            name = self.context.ids[int(torch.nonzero(~finite)[0, 0])]
+            raise NumericalError(
+                f"y − m(x) of task {name!r} is so large beside what the prior expects that its square overflows: scale "
+                "y, or look for a value that is no measurement."
+            )
 
     @property
     def device(self) -> torch.device:

@@ -90,8 +90,8 @@ class UserPosterior(Posterior):
 
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output."""
-        found, squares = self.scaled.covariances(), self.scaler.y_scale.square()[:, None, None].to(self.device)
-        return None if found is None else [squares * C for C in found]
+        found, scale = self.scaled.covariances(), self.scaler.y_scale[:, None, None].to(self.device)
+        return None if found is None else [scale * (scale * C) for C in found]  # the square alone could overflow
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, for each task."""

@@ -228,7 +228,7 @@ class StackedPriors:
 
     def loss(self, values: Float[Array, "B P"]) -> tuple[Float[Array, " B"], Float[Array, "B P"]]:
         """The negative evidence (and log density of the parameters) per task, and its slopes."""
-        total, slopes, _ = stacked_evidence(self.stack, values, self.training, sloped=True, known=self.known)
+        total, slopes, *_ = stacked_evidence(self.stack, values, self.training, sloped=True, known=self.known)
         assert slopes is not None
         if self.law is not None:
             believed, along = self.law(values)

@@ -183,7 +183,7 @@ class _Warps:
         own = self.learned(values).requires_grad_()
         with torch.enable_grad():
             standard, jacobian = self._standard(self.warp.bent_by(*own[:, self.owner]))
-        total, slopes, along = stacked_evidence(
+        total, slopes, along, _ = stacked_evidence(
             self.stack, values[:, self.own :], self.laid_out, standard.detach().numpy(), sloped=True
         )
         assert slopes is not None

@@ -26,6 +26,7 @@ from metaprior.priors.kernels import (
     make_kernel,
     shape_name,
     squared_distances,
+    squares_in_lengthscales,
 )
 from metaprior.priors.means import MEANS, BasisMean, DeepMean, DeepMeans, FixedMean, make_mean, mean_values
 from metaprior.priors.networks import ACTIVATIONS, MadeFor, Network, NetworkOptions
@@ -92,5 +93,6 @@ __all__ = [
     "mean_values",
     "shape_name",
     "squared_distances",
+    "squares_in_lengthscales",
     "stacked",
 ]  # fmt: skip

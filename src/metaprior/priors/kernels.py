@@ -26,7 +26,13 @@ NEAR = 1e-12
 """Squared distance below which two points are one: an exponential kernel has no slope there."""
 
 FEW_COLUMNS = 16
-"""Up to so many, distances are taken from differences, to the last digit; of more, from products."""
+"""Up to so many, distances are taken from differences; of more, from products, which cost less …"""
+
+NEIGHBOURS = 0.05
+"""… but for pairs whose squared distance is below this share of their squared lengths: products lose its digits."""
+
+FAR = 1e8
+"""Squared distance in lengthscales from which on every kernel is 0 in float64: ∞ times that would be NaN."""
 
 
 def _rbf(squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,10 +96,18 @@ def squared_distances(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) ->
         return squares
     if z1.shape[-1] <= FEW_COLUMNS:
         return torch.cdist(z1, z2, compute_mode="donot_use_mm_for_euclid_dist").square_()
-    lengths1, lengths2 = z1.square().sum(-1), z2.square().sum(-1)
-    squares = (z1 @ z2.mT).mul_(-2.0).add_(lengths1[..., :, None]).add_(lengths2[..., None, :]).clamp_(min=0.0)
-    if z1 is z2:
-        squares.diagonal(dim1=-2, dim2=-1).zero_()
+    return _by_products(z1, z2)
+
+
+def _by_products(z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"]) -> Float[Tensor, "*n1 n2"]:
+    first, second = z1 - z1[..., :1, :], z2 - z1[..., :1, :]
+    lengths = first.square().sum(-1)[..., :, None] + second.square().sum(-1)[..., None, :]
+    squares = (first @ second.mT).mul_(-2.0).add_(lengths).clamp_(min=0.0)
+    if not squares.is_cuda:  # there, looking for them would wait for all that was asked for before
+        near = (~(squares > NEIGHBOURS * lengths)).nonzero(as_tuple=True)  # also where products overflow
+        *batch, _, _ = squares.shape
+        first, second = z1.expand(*batch, -1, -1)[near[:-1]], z2.expand(*batch, -1, -1)[*near[:-2], near[-1]]
+        squares[near] = (first - second).square().sum(-1)
     return squares
 
 
@@ -293,36 +307,68 @@ def _by_formula(kernel: Kernel, z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*
         return _by_formula(kernel.other, rest, rest if z2 is z1 else z2[..., k:]) + z1[..., :k] @ z2[..., :k].mT
     shape, length, scale = stationary(kernel), kernel.base_kernel.lengthscale.reshape(()), kernel.outputscale
     assert shape is not None
-    near = z1 / length
-    far = near if z2 is z1 else z2 / length
     if not torch.is_grad_enabled():
-        return shape(squared_distances(near, far))[0].mul_(scale)
-    return scale * _Stationary.apply(near, None if z2 is z1 else far, shape)  # type: ignore[no-untyped-call, no-any-return]
+        near, far, times = _in_units(z1, None if z2 is z1 else z2, length)[:3]
+        return shape(squares_in_lengthscales(near, far, times))[0].mul_(scale)
+    return scale * _Stationary.apply(z1, None if z2 is z1 else z2, length, shape)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def squares_in_lengthscales(
+    z1: Float[Tensor, "*n1 q"], z2: Float[Tensor, "*n2 q"], times: Float[Tensor, "*b"] | float
+) -> Float[Tensor, "*n1 n2"]:
+    """`t |z − z'|²` between points, as far as it matters."""
+    return squared_distances(z1, z2).mul_(times).clamp_(max=FAR)
+
+
+def _in_units(
+    z1: Tensor, z2: Tensor | None, length: Float[Tensor, ""]
+) -> tuple[Tensor, Tensor, Tensor | float, Tensor | float]:
+    """Points over u, the power of two below the lengthscale l; then `(u / l)²`, and u itself.
+
+    To divide by u rounds nothing, so that points close together, far from 0, keep their distance.
+    """
+    unit: Tensor | float
+    own: Tensor | float
+    if length.is_cuda:  # a look at the number would wait for all that was asked for before
+        own, unit = length, torch.ldexp(torch.ones_like(length), torch.frexp(length)[1] - 1)
+    else:
+        own = length.item()
+        unit = math.ldexp(0.5, math.frexp(own)[1])
+    near = z1 / unit
+    return near, near if z2 is None else z2 / unit, (unit / own) ** 2, unit
 
 
 class _Stationary(torch.autograd.Function):
-    """`k(|z − z'|)` between points, or among some, with its slopes written out.
+    """`k(|z − z'| / l)` between points, or among some, with its slopes written out.
 
-    With `W = G ∘ k'(s)`, for a weight G of each value and `s = |z − z'|²`: the slope along z is `2 (W1 ∘ z − W z')`.
+    With `W = G ∘ k'(s)`, for a weight G of each value and `s = |z − z'|² / l²`: the slope along z is
+    `2 (W1 ∘ z − W z') / l²`, along l it is `−2 / l` times the sum of `W ∘ s`.
     """
 
     @staticmethod
-    def forward(ctx: Any, z1: Tensor, z2: Tensor | None, shape: Shape) -> Tensor:
-        value, slope = shape(squared_distances(z1, z1 if z2 is None else z2))
-        ctx.save_for_backward(z1, z2, slope)
+    def forward(ctx: Any, z1: Tensor, z2: Tensor | None, length: Tensor, shape: Shape) -> Tensor:
+        near, far, times, unit = _in_units(z1, z2, length)
+        squares = squares_in_lengthscales(near, far, times)
+        value, slope = shape(squares)
+        ctx.along_z = 2 * times / unit
+        ctx.save_for_backward(near, None if z2 is None else far, length, slope, squares)
         return value
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        z1, z2, slope = ctx.saved_tensors
-        W = along[0] * slope
-        if z2 is None:
-            W = W + W.mT
-            return 2 * (W.sum(-1, keepdim=True) * z1 - W @ z1), None, None
-        first = 2 * (W.sum(-1, keepdim=True) * z1 - W @ z2) if ctx.needs_input_grad[0] else None
-        second = 2 * (W.sum(-2)[..., None] * z2 - W.mT @ z1) if ctx.needs_input_grad[1] else None
-        return _like(first, z1), _like(second, z2), None
+    def backward(ctx: Any, *along: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        near, far, length, slope, squares = ctx.saved_tensors
+        W, first, second, of_length = along[0] * slope, None, None, None
+        if ctx.needs_input_grad[2]:
+            of_length = torch.dot(W.reshape(-1), squares.reshape(-1)) * (-2 / length)
+        if ctx.needs_input_grad[0] and far is None:
+            W = (W + W.mT).mul_(ctx.along_z)
+            first = W.sum(-1, keepdim=True) * near - W @ near
+        elif ctx.needs_input_grad[0]:
+            first = ctx.along_z * (W.sum(-1, keepdim=True) * near - W @ far)
+        if ctx.needs_input_grad[1]:
+            second = ctx.along_z * (W.sum(-2)[..., None] * far - W.mT @ near)
+        return _like(first, near), _like(second, far), of_length, None
 
 
 def _like(slope: Tensor | None, z: Tensor) -> Tensor | None:

@@ -59,6 +59,13 @@ class AtPoints:
             return AtPoints(self.mean[which], self.noise[which], self.distinct[which])
         return AtPoints(self.mean[which], self.noise[which], self.distinct, self.which[which])
 
+    def trimmed(self, n: int) -> AtPoints:
+        """The first n points of each task."""
+        mean, noise = self.mean[:, :n], self.noise[:, :n]
+        if self.which is None:
+            return AtPoints(mean, noise, self.distinct[:, :n])
+        return AtPoints(mean, noise, self.distinct, self.which[:, :n])
+
 
 def _rows(values: Tensor, index: Int[Tensor, "*m"]) -> Tensor:
     chosen = values.index_select(0, index.reshape(-1))

@@ -34,7 +34,8 @@ class StackedAt(NamedTuple):
 
     mean: Float[Array, "B u p"]
     functions: Float[Array, "B u k"] | None  # whose inner product is part of the kernel
-    places: Float[Array, "B u q"]  # whose distances are, in lengthscales
+    places: Float[Array, "B u q"]  # whose distances are …
+    times: Float[Array, " B"]  # … whose squares are multiplied by this, to be in lengthscales
     scale: Float[Array, " B"]  # of that part
     noise: Float[Array, " B"]
     degrees: Float[Array, " B"] | None
@@ -121,11 +122,12 @@ class Stack:
         elif isinstance(kernel, EigenfunctionKernel):
             share = 1 / math.sqrt(kernel.network.outputs)
             functions, features = share * network("kernel.network"), network(inner := "kernel.rest.network")
-        positive = np.logaddexp(0.0, values[:, self._positive])
+        positive = softplus(values[:, self._positive])
         (scale, length), others = positive.T[:2], list(positive.T[2:])
         variance = noise.floor + others.pop(0) if isinstance(noise, LearnedNoise) else self._known_noise
         degrees = LEAST + others[0] if others else None
-        places = features / length[:, None, None]
+        unit = np.ldexp(0.5, np.frexp(length)[1])  # as `kernels.power_of_two`: what it divides is not rounded
+        places, times = features / unit[:, None, None], np.square(unit / length)
 
         def back(slopes: StackedAt) -> Float[Array, "B P"]:
             found = np.zeros_like(values)
@@ -133,20 +135,20 @@ class Stack:
             if slopes.functions is not None:
                 along["kernel.network"] = share * slopes.functions
             if inner:
-                along[inner] = slopes.places / length[:, None, None]
+                along[inner] = slopes.places / unit[:, None, None]
             for name, way in ways.items():
                 if self.moves[self.where[name].start]:
                     found[:, self.where[name]] = way(along[name])
             if self._levels:
                 found[:, self._levels] = slopes.mean.sum(1)[:, : len(self._levels)]
-            shorter = -np.einsum("buq,buq->b", slopes.places, places) / length
+            shorter = -2 * slopes.times * times / length
             rest = [slopes.scale, shorter, *([slopes.noise] if isinstance(noise, LearnedNoise) else [])]
             rest += [] if slopes.degrees is None else [slopes.degrees]
-            found[:, self._positive] = -np.expm1(-positive) * np.stack(rest, 1)
+            found[:, self._positive] = softplus_slope(positive) * np.stack(rest, 1)
             found *= self.moves
             return found
 
-        return StackedAt(mean, functions, places, scale, variance, degrees), back
+        return StackedAt(mean, functions, places, times, scale, variance, degrees), back
 
     def _levels_at(self, values: Float[Array, "B P"], x: Float[Array, "B u d"]) -> Float[Array, "B u p"]:
         """Means that are the same everywhere: one level for each target, or 0."""
@@ -199,6 +201,20 @@ class Stack:
             sizes = [parameter.numel() for parameter in prior.parameters()]
             for parameter, piece in zip(prior.parameters(), row.split(sizes), strict=True):
                 parameter.copy_(piece.reshape(parameter.shape))
+
+
+STRAIGHT = 20.0
+"""From here on torch's softplus is the identity, and so is ours: the same parameters are the same prior."""
+
+
+def softplus(raw: Float[Array, ...]) -> Float[Array, ...]:
+    """`log(1 + eʳ)`, as torch has it."""
+    return np.where(raw > STRAIGHT, raw, np.logaddexp(0.0, raw))
+
+
+def softplus_slope(value: Float[Array, ...]) -> Float[Array, ...]:
+    """How it rises, where it has this value."""
+    return np.where(value > STRAIGHT, 1.0, -np.expm1(-value))
 
 
 def stacked(priors: Sequence[Prior]) -> Stack | None:

@@ -72,21 +72,25 @@ class SharedInputs:
     inputs: Inputs  # index [1, n]
     y: Float[Tensor, "c n p"]
     mean: Float[Tensor, "1 n p"]
+    rounded: Float[Tensor, "1 n p"]  # what the mean would have to be more: at 1e9 its last digit is 1e-7
     scatter: Float[Tensor, "1 n n"]  # Σ over outputs of the covariance of y over the tasks
 
     @staticmethod
     def of(tasks: Int[Tensor, " c"], x: Float[Tensor, "n d"], y: Float[Tensor, "c n p"]) -> SharedInputs:
         mean = y.mean(0, keepdim=True)
-        scatter = y.new_zeros(len(x), len(x))
+        rounded, scatter = torch.zeros_like(mean), y.new_zeros(len(x), len(x))
         for part in y.split(CHUNK):  # [n, c·p] times itself: Σ over tasks and outputs, without a copy of all y
-            flat = (part - mean).permute(1, 0, 2).reshape(len(x), -1)
+            gaps = part - mean
+            flat = gaps.permute(1, 0, 2).reshape(len(x), -1)
+            rounded += gaps.sum(0, keepdim=True) / len(y)
             scatter += flat @ flat.mT
-        return SharedInputs(tasks, Inputs.of(x[None]), y, mean, scatter[None] / len(y))
+        scatter = scatter / len(y) - (rounded @ rounded.mT)[0]
+        return SharedInputs(tasks, Inputs.of(x[None]), y, mean, rounded, scatter[None])
 
     def to(self, like: Tensor) -> SharedInputs:
         """The same on the device and in the precision of a tensor."""
-        y, mean, scatter = (values.to(like) for values in (self.y, self.mean, self.scatter))
-        return SharedInputs(self.tasks, self.inputs.to(like), y, mean, scatter)
+        y, mean, rounded, scatter = (values.to(like) for values in (self.y, self.mean, self.rounded, self.scatter))
+        return SharedInputs(self.tasks, self.inputs.to(like), y, mean, rounded, scatter)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +103,10 @@ class Padded:
     mask: Bool[Tensor, "b n"]
     full: bool = False  # whether it is known that no point is padding
 
-    def select(self, chosen: Int[Tensor, " k"]) -> Padded:
-        """Some of the tasks, in this order, padded to the same size."""
-        inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen])
-        return Padded(self.tasks[chosen], inputs, self.y[chosen], self.mask[chosen], self.full)
+    def select(self, chosen: Int[Tensor, " k"], n: int | None = None) -> Padded:
+        """Some of the tasks, in this order, padded to the same size, or to n points."""
+        inputs = Inputs(self.inputs.distinct, self.inputs.index[chosen, :n])
+        return Padded(self.tasks[chosen.cpu()], inputs, self.y[chosen, :n], self.mask[chosen, :n], self.full)
 
     def to(self, like: Tensor) -> Padded:
         """The same on the device and in the precision of a tensor."""

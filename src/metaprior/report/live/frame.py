@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from metaprior.errors import OptionError
 from metaprior.output import write_whole
@@ -22,17 +24,12 @@ class LivePage:
     """
 
     def __init__(
-        self,
-        gp: Any,
-        x: Sequence[Any] | None = None,
-        y: Sequence[Any] | None = None,
-        *,
-        name: str = "model",
-        height: int = 860,
+        self, gp: Any, x: ArrayLike | None = None, y: ArrayLike | None = None, *, name: str = "model", height: int = 860
     ) -> None:
-        if (x is None) != (y is None) or len(x or ()) != len(y or ()):
+        inputs, targets = (_rows(() if given is None else given) for given in (x, y))
+        if len(inputs) != len(targets):
             raise OptionError("give as many inputs as targets of the task that the page begins with, or neither.")
-        example = [(_row(one), _row(value)) for one, value in zip(x or (), y or (), strict=True)]
+        example = list(zip(inputs, targets, strict=True))
         self.height, self.html = height, live_page(gp.method_, gp.trained_on_, name, example or None)
 
     def write(self, path: str | Path) -> None:
@@ -44,5 +41,8 @@ class LivePage:
         return f'<iframe title="A prior at work" style="{style}" srcdoc="{escape(self.html)}"></iframe>'
 
 
-def _row(value: Any) -> list[float]:
-    return [float(one) for one in value] if isinstance(value, Sequence) else [float(value)]
+def _rows(values: ArrayLike) -> list[list[float]]:
+    """A row for each point, of one number or several."""
+    found = np.asarray(values, dtype=float)
+    rows: list[list[float]] = found.reshape(len(found), -1).tolist() if len(found) else []
+    return rows
