@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from pathlib import Path
 from random import Random
 
@@ -389,6 +390,19 @@ def test_manifests_of_strangers(home, tmp_path, entry, value):
     path.write_text(json.dumps(found))
     with pytest.raises(DataError, match="lacks something"):
         Shards.open(tmp_path / "shards", x="x", y="y", task_x="diet")
+
+
+def test_a_bucket_whose_columns_have_names_that_are_no_text(home, tmp_path):
+    _parquet(tmp_path / "t", task=["a", "b"], xxxx=[1.0, 2.0], y=[1.0, 2.0])
+    made = shard(tmp_path / "t", tmp_path / "shards", task="task", buckets=1, progress=False)
+    path, manifest = made / "manifest.json", json.loads((made / "manifest.json").read_text())
+    bucket = made / manifest["buckets"][0]["file"]
+    content = bucket.read_bytes().replace(b"xxxx", b"\xff\xfe\xff\xfe")
+    bucket.write_bytes(content)
+    manifest["buckets"][0]["crc32"] = f"{zlib.crc32(content):08x}"
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="cannot be read"):
+        Shards.open(made, x="xxxx", y="y").part(0)
 
 
 def test_a_manifest_that_is_too_deep(tmp_path):
