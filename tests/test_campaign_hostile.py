@@ -2,7 +2,9 @@
 
 import json
 import math
+import resource
 import zlib
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -11,7 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
 from pyarrow import feather
+from typer.testing import CliRunner
 
 import metaprior
 from campaign.hostile import mutations, part, watch
@@ -22,9 +26,13 @@ from campaign.hostile.home import make_home, past
 from campaign.hostile.planted import PLANTED, found_planted
 from campaign.hostile.smaller import minimised
 from campaign.parts import Effort
-from metaprior import DataError, MetaGP, Shards, Tasks, load
+from metaprior import DataError, MetaGP, NumericalError, OptionError, Shards, Tasks, load
+from metaprior.cli import app
 from metaprior.data import column_names, read_table, shard
+from metaprior.devices import within_memory
+from metaprior.errors import DeviceMemoryError
 from metaprior.learning import checkpoints
+from metaprior.priors.kernels import kernel_matrix
 from metaprior.tasks import Columns
 
 CORPUS = sorted(path for path in (Path(__file__).parent / "corpus").glob("*/*") if path.is_file())
@@ -416,3 +424,64 @@ def test_pandas_objects_of_no_calendar():
     frame = pd.DataFrame({"task": ["a", "a"], "x": [1.0, 2.0], "y": [object(), 1.0]})
     with pytest.raises(DataError, match="column 'y' must hold numbers"):
         Tasks.from_table(frame, task="task", x="x", y="y")
+
+
+# ---- numbers and options --------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_does_not_fit_into_memory_is_told(home):
+    gp, many = load(home / "matern.metaprior"), np.linspace(0, 4, 1_000_000)
+    with limited(2 << 30), pytest.raises(DeviceMemoryError, match="the memory of this machine is too small"):
+        gp.condition(many, many)
+
+
+@contextmanager
+def limited(more):
+    """A process that may take so many bytes more than it has."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    now = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:"))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (now + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def test_what_is_wrong_inside_is_not_taken_for_want_of_memory():
+    with pytest.raises(RuntimeError, match="ours"), within_memory("what", "instead"):
+        raise RuntimeError("ours")
+    with pytest.raises(DeviceMemoryError, match="what: the memory of this machine"), within_memory("what", "instead"):
+        raise MemoryError
+
+
+def test_a_lengthscale_that_has_vanished_is_told():
+    kernel = ScaleKernel(RBFKernel()).double()
+    kernel.base_kernel.raw_lengthscale.data.fill_(-1e5)
+    points = torch.ones(2, 1, dtype=torch.float64)
+    with torch.no_grad(), pytest.raises(NumericalError, match="the lengthscale has vanished"):
+        kernel_matrix(kernel, points, points)
+
+
+def test_more_draws_than_columns_are_told_of_shards_too(home, tmp_path):
+    words = [
+        "predict",
+        home / "deep.metaprior",
+        home / "shards",
+        "--at",
+        "1",
+        "--out",
+        tmp_path / "p",
+        "--workers",
+        "1",
+    ]
+    found = CliRunner().invoke(app, [*map(str, words), "--samples", "60981610797712469147192"])
+    assert isinstance(found.exception, OptionError)
+    assert "samples are too many" in str(found.exception)
+
+
+def test_names_of_columns_with_a_line_break(home):
+    words = ["fit", str(home / "past.csv"), "--task", "a\nb", "--x", "x", "--y", "y", "--out", str(home / "new")]
+    found = CliRunner().invoke(app, words)
+    assert isinstance(found.exception, OptionError)
+    assert "names of columns" in str(found.exception)
