@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -107,6 +106,9 @@ BASES: dict[str, tuple[list[str], ...]] = {
     "compare": ([*SOURCES[0], "--methods", "last value", "--folds", "2", "--report", "report", "--context", "1"],),
 }
 SHARES = {"predict": 8, "fit": 2, "suggest": 3, "evaluate": 1, "show": 3, "shard": 3, "compare": 1}
+LONGEST = 60.0
+"""Seconds for a command with a process of its own: most of it is starting."""
+
 DEAR = {"--plot", "--html", "--pictures", "--ray", "--thorough", "--workers", "--report", "--device", "--help"}
 """Options that are not drawn: what they make takes long, or asks another machine."""
 
@@ -215,9 +217,10 @@ def attempt_command(given: bytes, place: Place) -> Iterator[Any]:
     ended = subprocess.run(
         command,
         cwd=folder,
-        input=BytesIO(b"task,x,y\na,1,2\na,2,\n").read(),
+        input=b"task,x,y\na,1,2\na,2,\n",
         capture_output=True,
         env=os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+        timeout=LONGEST - 5,  # before the watcher ends this one, and leaves that behind
     )
     said = ended.stderr.decode("utf-8", "replace")
     if ended.returncode not in (0, 2) or "Traceback" in said:
@@ -230,5 +233,5 @@ def attempt_command(given: bytes, place: Place) -> Iterator[Any]:
 FAMILIES = (
     Family("points", "what --at is given", 190_000, 5000, make_points, attempt_points),
     Family("command lines", "options and arguments, in this process", 20_000, 50, make_arguments, attempt_arguments),
-    Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, 60.0),
+    Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

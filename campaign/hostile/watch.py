@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import json
 import os
@@ -24,6 +25,9 @@ import torch
 
 from campaign.hostile.contract import Family, Outcome, Place, judged
 from metaprior.seeds import child_seed
+
+ROOM = 1 << 30
+"""Bytes of a folder that all processes together may fill."""
 
 
 @dataclass
@@ -90,7 +94,7 @@ def _cpu() -> float:
 
 def _in_child(family: Family, seed: int, numbers: range, home: Path) -> Iterator[tuple[int, Outcome, float]]:
     """The outcomes as they come; the last is of the input at which the process ended, where it ended too soon."""
-    scratch = Path(tempfile.mkdtemp(prefix="hostile-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    scratch = Path(tempfile.mkdtemp(prefix="hostile-", dir=_quick_folder()))
     ours, theirs = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # threads of ours hold nothing that a child needs
@@ -124,6 +128,12 @@ def _in_child(family: Family, seed: int, numbers: range, home: Path) -> Iterator
                 os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _quick_folder() -> str | None:
+    """Memory as a folder, where there is enough of it."""
+    quick = "/dev/shm"
+    return quick if os.path.isdir(quick) and shutil.disk_usage(quick).free > ROOM else None
 
 
 def _lines(pipe: int, seconds: float) -> Iterator[tuple[bytes | None, float]]:
@@ -164,6 +174,8 @@ def _prepare(scratch: Path, memory: int) -> None:
     """A process that says nothing, leaves traces of how it died in a file, and cannot take all memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with whoever watches
     said = os.open(scratch / "said", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     for stream in (1, 2):
