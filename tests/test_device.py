@@ -236,7 +236,7 @@ def test_memory_that_runs_out(little_memory):
     with pytest.raises(DeviceMemoryError, match="the memory of the GPU is too small"):
         gp.predict(known, at)
     if columns.task:
-        with pytest.warns(MetapriorWarning, match="memory of the GPU was too small"):
+        with pytest.warns(MetapriorWarning, match="the memory was too small"):
             found = gp.predict(table, at)
         np.testing.assert_allclose(found["mean"], expected[:, 0].numpy(), rtol=1e-9)
 

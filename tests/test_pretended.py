@@ -155,7 +155,7 @@ class Small(FPCA):
 def test_slices_are_halved_until_they_fit(table):
     tasks = Tasks.from_table(table, task="id", x="x", y="y")
     plain, small = (MetaGP.of(cls(size=4, rank=1).fit(tasks)) for cls in (FPCA, Small))
-    with pytest.warns(MetapriorWarning, match="times the memory of the GPU was too small"):
+    with pytest.warns(MetapriorWarning, match="times the memory was too small"):
         found = small.predict(table, at=[9.0, 10.0])
     pd.testing.assert_frame_equal(found, plain.predict(table, at=[9.0, 10.0]))
     context, target = tasks.context_target(2, seed=0)

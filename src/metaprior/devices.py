@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 import torch
 
-from metaprior.errors import DeviceMemoryError, OptionError
+from metaprior.errors import DeviceMemoryError, MetapriorError, OptionError
+
+NO_ROOM = "can't allocate memory"
+"""What torch says of a CPU's."""
 
 BYTES = 8_192
 """Memory that a row of points takes on a GPU while it is predicted, generously."""
@@ -26,12 +29,19 @@ def device_of(name: str) -> torch.device:
 
 @contextmanager
 def within_memory(what: str, instead: str) -> Iterator[None]:
-    """A GPU's memory that runs out inside becomes an error that says what was being done, and what to do instead."""
+    """Memory that runs out inside becomes an error that says what was being done; instead: what to do, of a GPU's."""
     try:
         yield
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
         raise DeviceMemoryError(f"{what}: the memory of the GPU is too small. {instead}") from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MetapriorError) or not (isinstance(error, MemoryError) or NO_ROOM in str(error)):
+            raise
+        raise DeviceMemoryError(
+            f"{what}: the memory of this machine is too small. Of a task with n points it may take the square of n: "
+            "give fewer points of each, or fewer tasks at a time."
+        ) from None
 
 
 def rows_at_once(on_cpu: int, device: torch.device) -> int:

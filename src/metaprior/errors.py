@@ -43,7 +43,7 @@ class OutputError(MetapriorError, OSError):
 
 
 class DeviceMemoryError(MetapriorError, MemoryError):
-    """A GPU whose memory is too small for what was asked."""
+    """A GPU, or a machine, whose memory is too small for what was asked."""
 
 
 class NotFittedError(MetapriorError, RuntimeError):

@@ -27,6 +27,9 @@ from metaprior.tasks import TrainedOn
 FORMAT = 2
 """Of the files that this version writes and reads."""
 
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""How it shows that what a file says makes no sense: `RecursionError` where it is too deep is a `RuntimeError`."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -122,7 +125,7 @@ def saved_in(path: Path) -> str | None:
             with path.open("rb") as file:
                 metadata = _metadata(file.read(_length(file)))
             return str(json.loads(metadata["metaprior"].partition("\n")[0])["kind"])
-    except (SafetensorError, OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (SafetensorError, OSError, *UNREADABLE):
         pass
     return None
 
@@ -144,11 +147,14 @@ def _metadata(header: bytes) -> dict[str, str]:
 def _header(path: Path, text: str) -> dict[str, Any]:
     try:
         header = json.loads(text)
-        number, _, _, _ = int(header["format"]), str(header["kind"]), dict(header["structure"]), dict(header["about"])
-    except (ValueError, KeyError, TypeError):
+        number, kind = int(header["format"]), header["kind"]
+        if not all(isinstance(one, dict) for one in (header["structure"], header["about"])) or type(kind) is not str:
+            raise TypeError(kind)
+    except UNREADABLE:
         raise DataError(f"{path} has a header that cannot be read. Fit the model again.") from None
     if number != FORMAT:
-        wrote = header["about"].get("versions", {}).get("metaprior")
+        versions = header["about"].get("versions")
+        wrote = versions.get("metaprior") if isinstance(versions, dict) else None
         by = f"metaprior {wrote}" if wrote else "a version that it does not name"
         do = "install a newer metaprior" if number > FORMAT else "fit the model again, or install that version"
         raise DataError(f"{path} was written by {by}, in format {number}; this version reads format {FORMAT}: {do}.")
@@ -242,9 +248,19 @@ class Saved(ABC):
             if "trained_on" in state.about:
                 hashes = state.tensor("trained_on.hashes")
                 found.trained_on_ = TrainedOn.from_json(state.about["trained_on"], hashes)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            found.scores_ = _scores(state.about.get("scores", {}))
+        except UNREADABLE as error:
             if isinstance(error, MetapriorError):
                 raise
             raise DataError(f"{path} does not describe a {state.saved_as!r} ({error}). Fit it again.") from None
-        found.scores_ = dict(state.about.get("scores", {}))
         return found
+
+
+def _scores(found: Any) -> dict[str, Any]:
+    """How a model scored, if that is what the file says: in each setting, of each metric, some numbers by name."""
+    for metrics in found.values():
+        known = [metrics[name][part] for name in ("mse", "log_likelihood") for part in ("mean", "stderr")]
+        for value in (*known, *(value for numbers in metrics.values() for value in numbers.values())):
+            if value is not None and type(value) not in (int, float):
+                raise TypeError(f"{value!r} is no score")
+    return dict(found)

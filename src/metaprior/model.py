@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, overload
 
@@ -16,9 +17,9 @@ from gpytorch.models import ExactGP
 from torch import Tensor
 
 from metaprior.devices import device_of, within_memory
-from metaprior.errors import DataError, MetapriorWarning, OptionError
+from metaprior.errors import DataError, MetapriorError, MetapriorWarning, OptionError
 from metaprior.exports import to_botorch, to_gpytorch
-from metaprior.files import State, load_method
+from metaprior.files import UNREADABLE, State, load_method
 from metaprior.frames import Measuring, Stream, Wanted, predict_batches, predict_table, suggest_table, suggest_tasks
 from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible, moved
 from metaprior.learning import Training
@@ -342,7 +343,32 @@ class MetaGP(Parameters, KeptMethod):
         """Read a model back from its file, whatever it was learned on. device: where it is to predict."""
         device_of(device)
         found = load_method(path)
-        return (found if isinstance(found, cls) else cls.of(found)).to(device)
+        if not hasattr(found, "trained_on_"):
+            raise DataError(f"{path} does not say what it was trained on. Fit the model again.")
+        gp = found if isinstance(found, cls) else cls.of(found)
+        gp._check_answers(path)
+        return gp.to(device)
+
+    def _check_answers(self, path: str | Path) -> None:
+        """Whether a model of a file can be asked: a file may be whole, and its parts not fit together."""
+        about = self.trained_on_
+        ends = [torch.tensor(one, dtype=torch.float64).T for one in (about.x_range, about.y_range)]
+        x, y = (low + (high - low) * torch.tensor([[0.4], [0.6]], dtype=torch.float64) for low, high in ends)
+        points = Tasks.from_pairs([(x, y)], ["a task"])
+        if about.columns.task_x:
+            typical = torch.tensor([about.task_x.typical], dtype=torch.float64)
+            points = replace(points, columns=about.columns, covariates=typical)
+        try:
+            for context in (points, points.first_points(0)[0]):
+                posterior = self.condition(context).at(x)
+                lower, upper = posterior.interval(0.9)
+                found = torch.stack([posterior.mean, posterior.sd, lower, upper])
+                if not bool(found.isfinite().all() and (posterior.sd >= 0).all() and (lower <= upper).all()):
+                    raise ValueError("what it predicts are no numbers")
+        except UNREADABLE as error:
+            if isinstance(error, MetapriorError):
+                raise
+            raise DataError(f"{path} does not fit together ({error}). Fit the model again.") from None
 
     def _make(self) -> LearnedPrior | Auto:
         if self.mean is None and self.kernel is None:

@@ -74,7 +74,11 @@ class Given(NamedTuple):
 
 def split_names(text: str) -> list[str]:
     """Column names separated by commas; one that has a comma itself stands in double quotes."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
+    try:
+        parts = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error as error:  # a line break, or a quote that is never closed
+        raise OptionError(f"{text!r}: cannot be read as names of columns ({error}).") from None
+    names = [name.strip() for name in parts if name.strip()]
     if not names:
         raise OptionError("give at least one column name.")
     return names

@@ -77,7 +77,7 @@ def _is_sqlite(file: str) -> bool:
 
 
 def _read_sqlite(query: Query, pick: Pick, names: Sequence[str]) -> pa.Table:
-    with _told(query, sqlite3.Error), closing(_opened(str(query.file))) as base:
+    with _told(query, sqlite3.Error, UnicodeError), closing(_opened(str(query.file))) as base:
         base.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
         found = base.execute(query.sql)
         if found.description is None:
@@ -145,11 +145,11 @@ def _read_duckdb(query: Query, pick: Pick) -> pa.Table:
 
 
 @contextmanager
-def _told(query: Query, kind: type[Exception]) -> Iterator[None]:
+def _told(query: Query, *kinds: type[Exception]) -> Iterator[None]:
     """What a database says of a query, in one line."""
     try:
         yield
-    except kind as error:
+    except kinds as error:
         said = " ".join(str(error).split("\n\nLINE")[0].split()).rstrip(".")
         if "locked" in said or "lock on file" in said:
             said += ". Another program has it open: wait until it is done, or close it"

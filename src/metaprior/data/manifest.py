@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -82,7 +83,7 @@ class Manifest:
             raise _no_manifest(Path(folder))
         try:
             found = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read: {error}. Make the shards again.") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise DataError(f"{path} is no manifest of shards: give a folder that `metaprior shard` has made.")
@@ -114,7 +115,7 @@ def is_shards(folder: Path | str) -> bool:
     path = Path(folder) / MANIFEST
     try:
         return bool(json.loads(path.read_text("utf-8"))["format"] == FORMAT)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -129,17 +130,35 @@ def _no_manifest(folder: Path) -> DataError:
 
 def _manifest(found: Mapping[str, Any]) -> Manifest:
     buckets = tuple(Bucket(**one) for one in found["buckets"])
-    if not buckets or any(type(count) is not int for one in buckets for count in one[1:6]):
+    if not buckets or not all(map(_is_bucket, buckets)):
         raise ValueError("buckets")
-    return Manifest(
+    made = Manifest(
         tuple(found["task"]),
         tuple((name, dtype) for name, dtype in found["schema"]),
         buckets,
         {name: Moments(**one) for name, one in found["moments"].items()},
-        found["levels"],
+        dict(found["levels"]),
         found["source"],
         {name: found[name] for name in ("metaprior", "pyarrow")},
     )
+    known = [name for name, _ in made.schema]
+    if not made.task or not all(isinstance(name, str) and name in known for name in made.task):
+        raise ValueError("task")
+    if not all(isinstance(text, str) for field in made.schema for text in field):
+        raise ValueError("schema")
+    if not all(levels is None or _are_texts(levels) for levels in made.levels.values()):
+        raise ValueError("levels")
+    return made
+
+
+def _is_bucket(one: Bucket) -> bool:
+    """Whether that can be a file of this folder: a manifest of strangers names no other."""
+    name = isinstance(one.file, str) and re.fullmatch(r"\w[\w.-]{0,99}", one.file)
+    return bool(name) and isinstance(one.crc32, str) and all(type(count) is int and count >= 0 for count in one[1:6])
+
+
+def _are_texts(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(one, str) for one in found)
 
 
 def _json(value: Any) -> str:

@@ -97,10 +97,12 @@ class Shards(Parts):
                 self._check(k, path)
                 self._checked[k] = found.st_size, found.st_mtime_ns
             with pq.ParquetFile(path) as file:
-                return file.read(columns=list(self._wanted)).select(list(self._wanted))
+                table = file.read(columns=list(self._wanted)).select(list(self._wanted))
+                table.validate(full=True)
+                return table
         except FileNotFoundError:
             raise DataError(f"{path} is missing. {AGAIN}") from None
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeError) as error:
             raise DataError(f"{path} cannot be read: {error}. {AGAIN}") from None
 
     def part(self, k: int) -> Tasks:

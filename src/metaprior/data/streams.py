@@ -125,18 +125,22 @@ class _TypedFile:
             if self.feather:
                 found = ipc.open_file(file)
                 for k in range(first, len(self.sizes)):
-                    yield found.get_batch(k).select(self.places)
+                    batch = found.get_batch(k).select(self.places)
+                    batch.validate(full=True)
+                    yield batch
                 return
             wanted = [self.schema.names[k] for k in self.places]
             whole = pq.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)  # or all that was read is kept
             for batch in whole.iter_batches(ROWS, row_groups=range(first, len(self.sizes)), columns=wanted):
-                yield batch.select(wanted)
+                batch = batch.select(wanted)
+                batch.validate(full=True)
+                yield batch
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeError) as error:
             kind = "Feather" if self.feather else "Parquet"
             raise DataError(f"{self.said} cannot be read as a {kind} table: {first_line(error)}") from None
 

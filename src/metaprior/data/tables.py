@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -21,7 +21,7 @@ from metaprior.data.embedded import EMBEDDED, load_digits
 from metaprior.data.formats import Opener, opener_of, recognised
 from metaprior.data.lines import chunks, keys_of, read_lines
 from metaprior.data.text import Pick, any_like, delimiter_of, first_line, header_line, read_text, split_line
-from metaprior.errors import DataError, OptionError, OutputError
+from metaprior.errors import DataError, MetapriorError, OptionError, OutputError
 from metaprior.output import write_whole
 from metaprior.tasks import ROW, Columns, Pattern, check_known, with_dates
 
@@ -110,7 +110,7 @@ def column_names(path: Path, delimiter: str | None = ",") -> list[str]:
         return split_line(line, delimiter_of(line, (), delimiter))
     if format_ == "lines":
         return keys_of(next(chunks(open_, str(path))))
-    with open_() as file:
+    with typed(str(path), feather=format_ == "arrow"), open_() as file:
         found = ipc.open_file(file).schema if format_ == "arrow" else pq.ParquetFile(file).schema_arrow
         return list(found.names)
 
@@ -186,14 +186,27 @@ def places(header: Sequence[str], wanted: Sequence[str], name: str, optional: Co
 
 def _typed(open_: Opener, name: str, pick: Pick, *, feather: bool) -> pa.Table:
     """The columns of a Parquet file, or of a Feather one (Arrow IPC), in the types that it gives them."""
+    with typed(name, feather=feather), open_() as file, open_() as again:
+        whole = ipc.open_file(file) if feather else pq.ParquetFile(file)
+        header = (whole.schema if feather else whole.schema_arrow).names
+        place = pick(header)
+        chosen = [header[k] for k in place.values()]
+        some = ipc.IpcReadOptions(included_fields=list(place.values()))
+        table = ipc.open_file(again, options=some).read_all() if feather else whole.read(columns=chosen)
+        table.validate(full=True)
+        return table.select(chosen).rename_columns(list(place))
+
+
+@contextmanager
+def typed(name: str, *, feather: bool) -> Iterator[None]:
+    """What Arrow says of a file that is none of its own, in our words.
+
+    What is read is not looked at by Arrow: places of texts that are out of bounds would end the process later. Whoever
+    reads within this asks for a full validation.
+    """
     try:
-        with open_() as file, open_() as again:
-            whole = ipc.open_file(file) if feather else pq.ParquetFile(file)
-            header = (whole.schema if feather else whole.schema_arrow).names
-            place = pick(header)
-            chosen = [header[k] for k in place.values()]
-            some = ipc.IpcReadOptions(included_fields=list(place.values()))
-            table = ipc.open_file(again, options=some).read_all() if feather else whole.read(columns=chosen)
-    except (pa.ArrowException, OSError) as error:
+        yield
+    except (pa.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, MetapriorError):
+            raise
         raise DataError(f"{name} is no {'Feather' if feather else 'Parquet'} table: {first_line(error)}") from None
-    return table.select(chosen).rename_columns(list(place))

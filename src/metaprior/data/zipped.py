@@ -30,7 +30,7 @@ def member_of(file: Any, name: str) -> pa.NativeFile:
 
 
 def _only(archive: ZipFile, name: str) -> ZipInfo:
-    found = [info for info in archive.infolist() if not info.is_dir() and not _is_aside(info.filename)]
+    found = [info for info in archive.infolist() if not _is_aside(info.filename)]
     names = [info.filename for info in found]
     if any(one.startswith("xl/") for one in names) or {"mimetype", "content.xml"} <= set(names):
         raise DataError(f"{name} is a spreadsheet, such as Excel writes: {SPREADSHEET}.")
@@ -46,8 +46,8 @@ def _only(archive: ZipFile, name: str) -> ZipInfo:
 
 
 def _is_aside(filename: str) -> bool:
-    """What a Mac puts beside files."""
-    return filename.startswith("__MACOSX/") or filename.rpartition("/")[2] == ".DS_Store"
+    """A folder, or what a Mac puts beside files."""
+    return filename.endswith("/") or filename.startswith("__MACOSX/") or filename.rpartition("/")[2] == ".DS_Store"
 
 
 class _Member:

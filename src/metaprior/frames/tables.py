@@ -63,6 +63,10 @@ class Wanted(NamedTuple):
             raise OptionError(f"quantiles {self.quantiles}: some are the same in their first six digits.")
         if self.samples < 0:
             raise OptionError(f"{self.samples} samples: give 0 or more.")
+        if self.samples > MOST_COLUMNS:
+            raise OptionError(
+                f"{self.samples:,} samples are too many: each is a column. Give at most {MOST_COLUMNS:,}."
+            )
 
 
 class Predicted(NamedTuple):
@@ -133,7 +137,7 @@ def predict_counted(
     unlike = [piece.ids[i] for piece, _, some in given for i in some.tolist()]
     strange = list(dict.fromkeys(unlike))  # a task's points may come in several pieces
     notes.append(_unlike(strange, len(points), columns, wanted.fallback))
-    notes.append(Note(halved, "times the memory of the GPU was too small: fewer tasks were predicted at once."))
+    notes.append(Note(halved, "times the memory was too small: fewer tasks were predicted at once."))
     values_of = {
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
         for name, values in parts[0].items()

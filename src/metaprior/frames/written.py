@@ -10,9 +10,13 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from metaprior.errors import DataError
 from metaprior.tasks import Columns, Tasks, holds_dates, holds_times
 
 Array = np.ndarray[Any, Any]
+
+LAST = 106_751_991.0
+"""Days from 1970 that microseconds, in 64 bits, can count."""
 
 MOMENTS = ("mean", "sd", "lower", "upper")
 """What every table of predictions has, in this order, after the task and input columns."""
@@ -53,6 +57,10 @@ def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
     clocks = holds_times(frame, name) and bool(((values >= 0) & (values < 1)).all())
     if not (clocks or holds_dates(frame, name)):
         return values
+    if float(np.abs(values).max(initial=0.0)) >= LAST:
+        raise DataError(
+            f"column {name!r}: {np.abs(values).max():g} days from 1970 lead to no date that can be written."
+        )
     moments: Array = np.datetime64("1970-01-01", "us") + (values * 86_400e6).round().astype("timedelta64[us]")
     return [moment.time() for moment in moments.tolist()] if clocks else moments
 

@@ -1,6 +1,6 @@
 """How it is learned: Algorithm 1 and faster ways to the same optimum, stopping on held-out tasks."""
 
-from metaprior.learning.checkpoints import CHECKPOINT, Checkpoint, fingerprint_of
+from metaprior.learning.checkpoints import CHECKPOINT, Checkpoint, fingerprint_of, going_on
 from metaprior.learning.designs import Designs, design_of
 from metaprior.learning.em import UNKNOWNS, Fit, MixedEffects, Statistics, check_rank, evidence_of, fit_em, start_of
 from metaprior.learning.grid_kinds import GridDesigns, GridKind
@@ -36,6 +36,6 @@ __all__ = [
     "OptimizerName", "Ranks", "StackedCurves", "Statistics", "Stochastic", "TaskDesigns", "Training",
     "TrainingSpec", "Weighting", "check_rank", "design_of", "designs_of", "em_over_parts", "error_of",
     "evidence_loss", "evidence_of", "evidence_together", "fingerprint_of", "fit_em", "fit_kinds", "fit_together",
-    "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many",
+    "going_on", "k_means", "learn_over_parts", "learn_together", "make_updates", "meta_train", "meta_train_many",
     "one_thread", "start_of", "starts", "threads_for", "train",
 ]  # fmt: skip

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from metaprior.errors import DataError
-from metaprior.files import State, read_state, write_state
+from metaprior.errors import DataError, MetapriorError
+from metaprior.files import UNREADABLE, State, read_state, write_state
 from metaprior.tasks import Tasks
 
 CHECKPOINT = "checkpoint"
@@ -25,6 +26,7 @@ class Checkpoint:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint, self.written = path, fingerprint, time.perf_counter()
+        self.resumed = False
 
     def due(self) -> bool:
         """Whether the last writing is long enough ago."""
@@ -49,12 +51,29 @@ class Checkpoint:
                 f"the checkpoint {self.path} belongs to another training (other data, options or seed). Give the same, "
                 "or remove the file to start anew."
             )
-        values: dict[str, Any] = _put_together(state.structure["values"], state.tensors)
+        self.resumed = True
+        with going_on(self):
+            values: dict[str, Any] = _put_together(state.structure["values"], state.tensors)
         return values
 
     def remove(self) -> None:
         """The training is over."""
         self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def going_on(checkpoint: Checkpoint | None) -> Iterator[None]:
+    """What goes wrong in a training that goes on from a file, and not by the user's data, is the file's fault."""
+    try:
+        yield
+    except UNREADABLE as error:
+        if isinstance(error, MetapriorError) or checkpoint is None or not checkpoint.resumed:
+            raise
+        said = " ".join(str(error).split())
+        raise DataError(
+            f"the training cannot go on from {checkpoint.path}, which was altered ({type(error).__name__}: {said}). "
+            "Remove the file to start anew."
+        ) from error
 
 
 def fingerprint_of(parts: Iterable[Tasks], *others: object) -> str:

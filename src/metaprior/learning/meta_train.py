@@ -18,7 +18,7 @@ from metaprior.arrays import Array
 from metaprior.devices import within_memory
 from metaprior.errors import DataError, NumericalError
 from metaprior.inference import Covariances, StackedTasks, check_fits, stacked_evidence
-from metaprior.learning.checkpoints import Checkpoint, fingerprint_of
+from metaprior.learning.checkpoints import Checkpoint, fingerprint_of, going_on
 from metaprior.learning.lbfgs import Ended, learn_together
 from metaprior.learning.objective import HeldOut, Loss, evidence_loss, predictive_loss, with_hyper_prior
 from metaprior.learning.on_gpu import PriorOnGPU
@@ -276,7 +276,7 @@ def train(
 ) -> Training:
     """Update a module's parameters until the judge (evidence per value of held-out tasks) sees no more rise."""
     bar = progress_bar(progress or "", math.ceil(max_epochs / check_every), show=bool(progress))
-    with threads_for(updates.entries), bar as advance:
+    with threads_for(updates.entries), bar as advance, going_on(checkpoint):
         run = _Run(module, updates, judge, patience, tolerance)
         if checkpoint is not None and (kept := checkpoint.read()) is not None:
             run.restore(kept)
@@ -286,9 +286,9 @@ def train(
             advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
             if checkpoint is not None and checkpoint.due():
                 checkpoint.write(run.kept())
+        module.load_state_dict(run.parameters)
     if checkpoint is not None and not keep:
         checkpoint.remove()
-    module.load_state_dict(run.parameters)
     assert run.stopped is not None
     return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out))
 
@@ -339,6 +339,8 @@ class _Run:
     def restore(self, kept: dict[str, Any]) -> None:
         """What `kept` gave."""
         self.module.load_state_dict(kept["module"])
+        if not all(bool(kept["best"][name].isfinite().all()) for name, _ in self.module.named_parameters()):
+            raise ValueError("a parameter that is no number")
         self.parameters, self.reference, self.without_rise = kept["best"], kept["reference"], kept["without_rise"]
         self.checks = [Check(*row) for row in kept["checks"]]
         self.best, self.epoch = self.checks[kept["best_check"]], self.checks[-1].epoch

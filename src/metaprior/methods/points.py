@@ -67,6 +67,8 @@ class PointMethod(KeptMethod):
         """The fitted method again."""
         method = cls.relearned(state)
         method.variance_ = VarianceBySize(state.tensor("variance.sizes"), state.tensor("variance.values"))
+        if any(bool((part < 0).any()) for part in (method.variance_.sizes, method.variance_.variances)):
+            raise ValueError("a size or a variance below 0")
         return method
 
     @abstractmethod

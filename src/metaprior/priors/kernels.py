@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from metaprior.errors import OptionError, UnknownNameError
+from metaprior.errors import NumericalError, OptionError, UnknownNameError
 from metaprior.priors.bases import Basis
 from metaprior.priors.networks import MadeFor, Network, NetworkOptions
 from metaprior.seeds import child_seed
@@ -333,6 +333,11 @@ def _in_units(
         own, unit = length, torch.ldexp(torch.ones_like(length), torch.frexp(length)[1] - 1)
     else:
         own = length.item()
+        if own == 0:
+            raise NumericalError(
+                "the lengthscale has vanished: to this kernel all points are unlike each other. Learn with more tasks, "
+                "or another kernel."
+            )
         unit = math.ldexp(0.5, math.frexp(own)[1])
     near = z1 / unit
     return near, near if z2 is None else z2 / unit, (unit / own) ** 2, unit

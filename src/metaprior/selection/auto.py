@@ -19,7 +19,7 @@ from metaprior.devices import device_of
 from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.files import State
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
-from metaprior.learning import Checkpoint, fingerprint_of
+from metaprior.learning import Checkpoint, fingerprint_of, going_on
 from metaprior.methods import METHODS, All, Combination, Entry, GPPerTask, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
@@ -103,7 +103,7 @@ class Auto(KeptMethod):
         file = None if checkpoint is None else Checkpoint(Path(checkpoint), self._fingerprint(tasks, contexts))
         label = self.progress if isinstance(self.progress, str) else "choosing a prior"
         total = plan.rounds * sum(map(cost_of, names))
-        with progress_bar(label, total, show=bool(self.progress), in_shares=True) as advance:
+        with progress_bar(label, total, show=bool(self.progress), in_shares=True) as advance, going_on(file):
             trials.run(file, advance)
             self.left_out_ = trials.left_out
             seen = trials.complete()

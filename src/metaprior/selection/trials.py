@@ -334,6 +334,9 @@ class Trials:
             self.seen = {name: [Seen(**part) for part in parts] for name, parts in kept["seen"].items()}
             self.values = [Values(**part) for part in kept["values"]]
             self.left_out, self.seconds = dict(kept["left_out"]), dict(kept["seconds"])
+            for one in (part for parts in self.seen.values() for part in parts):
+                if not all(bool(((share >= 0) & (share <= 1)).all()) for share in (one.cdf, one.below, one.above)):
+                    raise ValueError("a probability that is none")
             self.resumed = bool(self.seen)
 
 

@@ -47,7 +47,11 @@ class Scaler:
     @staticmethod
     def from_tensors(tensors: Mapping[str, Tensor]) -> Scaler:
         """What `as_tensors` gave."""
-        return Scaler(*(tensors[f"scaler.{name}"] for name in ("x_shift", "x_scale", "y_shift", "y_scale")))
+        found = Scaler(*(tensors[f"scaler.{name}"] for name in ("x_shift", "x_scale", "y_shift", "y_scale")))
+        for shift, scale in ((found.x_shift, found.x_scale), (found.y_shift, found.y_scale)):
+            if shift.ndim != 1 or shift.shape != scale.shape or not bool((scale > 0).all() and shift.isfinite().all()):
+                raise DataError("the model file does not fit together: it cannot be scaled by. Fit the model again.")
+        return found
 
     def scale(self, tasks: Tasks) -> Tasks:
         """The tasks in scaled units; points without targets (`p = 0`) stay without."""

@@ -91,7 +91,8 @@ def _of_tasks(frame: nw.DataFrame[Any], name: str, owner: Array, ids: Sequence[A
     empty = array.is_null(nan_is_null=pa.types.is_floating(dtype)).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(~empty)
     some = array.take(pa.array(rows))
-    codes, values = _encode(pa.array(_days(some)) if _is_date(dtype) else some)
+    said = f"{role} column {name!r} holds {dtype}; use numbers, dates or text."
+    codes, values = _values(pa.array(_days(some)) if _is_date(dtype) else some, said)
     first = np.full(len(ids), -1)
     first[owner[rows][::-1]] = codes[::-1]  # of each task's first row that has a value
     differs = np.flatnonzero(codes != first[owner[rows]])
@@ -167,10 +168,17 @@ def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
         raise DataError(
             f"task column {name!r} is empty in {count} rows (the first is row {row}): give each row its task."
         )
+    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
+        raise DataError(f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
+    return _values(array, f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
+
+
+def _values(array: Any, otherwise: str) -> tuple[Array, list[Any]]:
+    """Values as codes, and what they stand for. otherwise: what is said where Python has none of the kind."""
     try:
         return _encode(array)
-    except pa.ArrowException:
-        raise DataError(f"task column {name!r} holds {array.type}; use numbers or text to name tasks.") from None
+    except (pa.ArrowException, OverflowError, ValueError) as error:  # such as a date in the year 300,000
+        raise DataError(f"{otherwise} ({str(error).splitlines()[0]})") from None
 
 
 def _encode(array: Any) -> tuple[Array, list[Any]]:
@@ -206,7 +214,7 @@ def in_numbers(array: Any) -> Array | None:
     if _is_date(array.type):
         return _days(array)
     if pa.types.is_time(array.type):
-        return array.cast(pa.time64("us")).cast(pa.int64()).to_numpy(zero_copy_only=False) / 86_400e6  # type: ignore[no-any-return]
+        return array.cast(pa.time64("us"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False) / 86_400e6  # type: ignore[no-any-return]
     if not _is_numeric(array.type):
         return None
     integers = array.cast(pa.int8()) if pa.types.is_boolean(array.type) else array
@@ -264,7 +272,8 @@ def what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
     """What a column has instead of numbers, and what to do about it."""
     if array is not None and pa.types.is_dictionary(array.type):
         return "it holds categories; give each a number, or name it in task_x if it is constant within tasks"
-    values = frame.get_column(name).to_list()
+    dtype = array.type if array is not None else frame.get_column(name).dtype
+    values = frame.get_column(name).to_list() if array is None or _is_text(array.type) else []
     bad = [(row, value) for row, value in enumerate(values) if isinstance(value, str) and not _is_number(value)]
     if bad and len(bad) == len([value for value in values if value is not None]):
         return _what_text_holds(bad)
@@ -274,7 +283,6 @@ def what_it_holds(frame: nw.DataFrame[Any], name: str, array: Any) -> str:
         )
     if any(isinstance(value, str) for value in values):
         return "it holds numbers written as text; convert the column to a number type"
-    dtype = array.type if array is not None else frame.get_column(name).dtype
     return f"it holds {dtype}; convert it to numbers first"
 
 

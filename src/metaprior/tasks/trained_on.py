@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -180,7 +181,7 @@ class TrainedOn:
             Possible(float.fromhex(low), float.fromhex(high), bool(whole))
             for low, high, whole in found.get("possible", ())
         )
-        return TrainedOn(
+        made = TrainedOn(
             *(
                 columns,
                 *counts,
@@ -195,6 +196,39 @@ class TrainedOn:
                 possible,
             )
         )
+        wrong = [what for what, right in made._parts() if not right]
+        if wrong:
+            raise ValueError(f"{wrong[0]} cannot be what it was trained on")
+        return made
+
+    def _parts(self) -> list[tuple[str, bool]]:
+        """What has to hold of what a file says."""
+        columns, width = self.columns, sum(one.width for one in self.columns.task_x)
+        names = [*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)]
+        levels = [level for one in columns.task_x for level in one.levels or ()]
+        numbered = len(self.task_x.typical) == len(self.task_x.ranges) == width
+        return [
+            ("its columns", bool(columns.task and columns.x and columns.y) and all(map(_is_name, names))),
+            ("a level", all(isinstance(level, str) for level in levels)),
+            ("a count", all(type(one) is int and one > 0 for one in (self.tasks, self.rows, *self.sizes))),
+            ("a range", _are_ranges(self.x_range, len(columns.x)) and _are_ranges(self.y_range, len(columns.y))),
+            ("a salt", isinstance(self.salt, str)),
+            ("a hash", self.hashes.dtype == torch.uint8 and self.hashes.shape[1:] == (DIGEST,)),
+            ("a date", {*self.dated, *self.clocks} <= {*columns.x}),
+            ("a task column", numbered and _are_ranges([(one, one) for one in self.task_x.typical], width)),
+            ("the range of a task column", _are_ranges(self.task_x.ranges, width)),
+            ("a possible value", len(self.possible) in (0, len(columns.y)) and all(a < b for a, b, _ in self.possible)),
+        ]
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, (str, int, float))
+
+
+def _are_ranges(found: Sequence[tuple[Any, Any]], count: int) -> bool:
+    """Whether there are so many pairs of finite numbers, the lower first."""
+    numbers = all(type(end) in (int, float) and math.isfinite(end) for pair in found for end in pair)
+    return len(found) == count and numbers and all(low <= high for low, high in found)
 
 
 def _salt(tasks: Tasks) -> str:
