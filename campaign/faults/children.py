@@ -112,6 +112,8 @@ def _outcome(work: Callable[[], Any]) -> int:
         traceback.print_exc()
         return 1
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # too late: it has ended
+            signal.signal(number, signal.SIG_IGN)
         sys.stderr.flush()
     return 0
 

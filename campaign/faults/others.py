@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from campaign.faults.children import Ended, child, limited, started, waited
 from campaign.faults.jobs import JOBS, Job
 from campaign.faults.outcomes import TORN, UNFINISHED, content
@@ -104,8 +106,9 @@ class Scene:
     def _not_scored(self, model: Path) -> bool:
         """Whether it is the new model, which was written when scoring it was stopped: what was learned comes first."""
         found, whole = read_state(model), read_state(self.new / "m")
-        same = {name: value.tolist() for name, value in found.tensors.items()}
-        return not found.about["scores"] and same == {name: value.tolist() for name, value in whole.tensors.items()}
+        if found.about["scores"] or set(found.tensors) != set(whole.tensors):
+            return False
+        return all(np.array_equal(one, whole.tensors[name], equal_nan=True) for name, one in found.tensors.items())
 
     def again(self, place: Path) -> str:
         """What is wrong when it is done again, without a fault."""
