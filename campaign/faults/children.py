@@ -61,11 +61,16 @@ def child(
     by: int = signal.SIGKILL,
     before: Callable[[], Any] = lambda: None,
 ) -> Ended:
-    """Do some work in a child that works in a folder. moment: seconds after which it is sent a signal.
+    """Do some work in a child that works in a folder. moment: seconds from its beginning, when it is sent a signal.
 
     before: what it does first, once it is a process of its own.
     """
-    began, pid = time.perf_counter(), started(work, place, before)
+    hear, tell = os.pipe()
+    pid = started(work, place, lambda: (before(), os.close(tell)))  # type: ignore[func-returns-value]
+    os.close(tell)
+    os.read(hear, 1)  # the end, when it has begun, or is no more
+    os.close(hear)
+    began = time.perf_counter()
     code = waited(pid, moment)
     if code is None and moment is not None:
         os.kill(pid, by)
