@@ -187,6 +187,14 @@ def test_a_process_that_is_asked_to_end_does_so_as_after_ctrl_c(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_process_that_is_stopped_before_its_command_has_begun_ends_without_a_traceback(number, code, tmp_path):
+    stop = f"import os, signal, typer.main; from metaprior.cli import main; number = signal.{number}\n"
+    stop += "typer.main.get_command = lambda app: os.kill(os.getpid(), number)\nmain()"
+    done = subprocess.run([sys.executable, "-c", stop, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
 def test_too_little_memory_is_told(tmp_path):
     done = ended("torch.empty(1 << 60)", tmp_path)
     assert done.returncode == 2

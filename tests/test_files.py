@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import save, save_file
 
 import metaprior
 from metaprior import (
@@ -206,11 +207,30 @@ def test_a_failed_writing_leaves_the_earlier_file(model, tmp_path, monkeypatch):
     def full_disk(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr("metaprior.files._write", full_disk)
     with pytest.raises(OutputError, match="No space left"):
         metaprior.load(path).save(path)
     assert path.read_bytes() == model.read_bytes()
     assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_file_is_what_safetensors_would_write(tmp_path):
+    numbers = torch.arange(6.0)
+    tensors = {
+        "b/é": numbers.double().reshape(2, 3), "a": numbers.float(), "whole": numbers.long(), "one": torch.tensor(1.5),
+        "none": torch.zeros(0, 3, dtype=torch.float64), "bytes": numbers.to(torch.uint8), "small": numbers.int(),
+        "bits": numbers > 2,
+    }  # fmt: skip
+    for named in (tensors, {}):
+        write_state(tmp_path / "m", State("kind", {"text": 'é\n"', "list": [1, 2.5, None]}, named))
+        text = read_header(tmp_path / "m")
+        assert (tmp_path / "m").read_bytes() == save(named, metadata=text)
+        assert set(read_state(tmp_path / "m").tensors) == set(named)
+
+
+def read_header(path):
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()
 
 
 class StoppedError(Exception):

@@ -61,11 +61,16 @@ def child(
     by: int = signal.SIGKILL,
     before: Callable[[], Any] = lambda: None,
 ) -> Ended:
-    """Do some work in a child that works in a folder. moment: seconds after which it is sent a signal.
+    """Do some work in a child that works in a folder. moment: seconds from its beginning, when it is sent a signal.
 
     before: what it does first, once it is a process of its own.
     """
-    began, pid = time.perf_counter(), started(work, place, before)
+    hear, tell = os.pipe()
+    pid = started(work, place, lambda: (before(), os.close(tell)))  # type: ignore[func-returns-value]
+    os.close(tell)
+    os.read(hear, 1)  # the end, when it has begun, or is no more
+    os.close(hear)
+    began = time.perf_counter()
     code = waited(pid, moment)
     if code is None and moment is not None:
         os.kill(pid, by)
@@ -112,6 +117,8 @@ def _outcome(work: Callable[[], Any]) -> int:
         traceback.print_exc()
         return 1
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # too late: it has ended
+            signal.signal(number, signal.SIG_IGN)
         sys.stderr.flush()
     return 0
 

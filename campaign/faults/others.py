@@ -19,10 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from campaign.faults.children import Ended, child, limited, started, waited
 from campaign.faults.jobs import JOBS, Job
 from campaign.faults.outcomes import TORN, UNFINISHED, content
 from metaprior import MetapriorError, load
+from metaprior.files import read_state
 
 NOBODY = 65534
 """A user who may write nowhere."""
@@ -94,10 +97,18 @@ class Scene:
         if ended.code == 0 and found != self.alone:
             return "it says that all is well, and has made something else"
         for name, now in found.items():
-            if now.startswith(TORN) or now not in (self.before.get(name), self.alone.get(name), UNFINISHED):
+            known = now in (self.before.get(name), self.alone.get(name), UNFINISHED)
+            if now.startswith(TORN) or not (known or (name == "m" and self._not_scored(place / name))):
                 return f"{name} is neither the old one nor the new one ({now[:100]})"
         lost = [name for name in self.before if name not in found]
         return f"{lost[0]} is lost" if lost else ""
+
+    def _not_scored(self, model: Path) -> bool:
+        """Whether it is the new model, which was written when scoring it was stopped: what was learned comes first."""
+        found, whole = read_state(model), read_state(self.new / "m")
+        if found.about["scores"] or set(found.tensors) != set(whole.tensors):
+            return False
+        return all(np.array_equal(one, whole.tensors[name], equal_nan=True) for name, one in found.tensors.items())
 
     def again(self, place: Path) -> str:
         """What is wrong when it is done again, without a fault."""
@@ -206,7 +217,7 @@ def signalled(number: int, scene: Scene, rng: random.Random, place: Path) -> Tri
         work, place, moment=moment, by=number, before=partial(signal.signal, number, signal.default_int_handler)
     )
     wrong = scene.wrong(place, ended, codes=(0, 128 + number))
-    if not wrong and "Traceback" in ended.said:
+    if not wrong and "Traceback" in ended.said and "Exception ignored" not in ended.said:
         wrong = f"a traceback: {ended.in_short()}"
     return Tried(name, scene.job.name, f"after {moment:.2f} s", ended.code, wrong or scene.again(place))
 

@@ -16,11 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Self
 
+import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError, NotFittedError, OutputError
+from metaprior.errors import DataError, MetapriorError, NotFittedError
 from metaprior.output import write_whole
 from metaprior.tasks import TrainedOn
 
@@ -29,6 +30,12 @@ FORMAT = 2
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 """How it shows that what a file says makes no sense: `RecursionError` where it is too deep is a `RuntimeError`."""
+
+DTYPES = {
+    torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.uint8: "U8",
+    torch.bool: "BOOL",
+}  # fmt: skip
+"""What numbers may be, as safetensors names it, in the order in which it lays them out."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,26 @@ def write_state(path: Path, state: State) -> None:
     text = json.dumps(header, allow_nan=False)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
     metadata = {"metaprior": f"{text}\n{_checksum(text, tensors)}"}  # one entry: of several, the order would be random
-    try:
-        content = save(tensors, metadata)  # its own writing of files leaves one of an unknown name when it is killed
-    except SafetensorError as error:
-        raise OutputError(f"cannot write {path}: {error}.") from None
-    write_whole(path, lambda part: part.write_bytes(content))
+    write_whole(path, lambda part: _write(part, tensors, metadata))
+
+
+def _write(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """As safetensors writes it, byte for byte. Its own writing ends the process where there is too little memory, and
+    leaves a file of an unknown name where it is killed."""
+    order = sorted(tensors, key=lambda name: (list(DTYPES).index(tensors[name].dtype), name))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    start = 0
+    for name in order:
+        value, stop = tensors[name], start + tensors[name].nbytes
+        header[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, stop]}
+        start = stop
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            file.write(tensors[name].flatten().numpy().data)
 
 
 def read_state(path: Path) -> State:

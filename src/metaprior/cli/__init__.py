@@ -22,9 +22,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, asked)
     try:
         app()
-    except SystemExit:
+    except (SystemExit, KeyboardInterrupt) as end:
         if asked.to_end:
             sys.exit(128 + signal.SIGTERM)
+        if isinstance(end, KeyboardInterrupt):  # before any command had begun
+            sys.exit(128 + signal.SIGINT)
         raise
     except MetapriorError as error:
         _end(str(error).replace("missing='drop'", "--missing drop").replace("wide='", "--wide '"))
