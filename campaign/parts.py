@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -61,6 +62,14 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        """What is no finite number is a text: a file of results has none, and nothing that was found may be lost."""
+        object.__setattr__(self, "rows", tuple(tuple(map(_told, row)) for row in self.rows))
+
+
+def _told(cell: Cell) -> Cell:
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 @dataclass(frozen=True)

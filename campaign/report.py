@@ -48,10 +48,10 @@ def _section(section: Section, about: dict[str, Any]) -> str:
         lines += ["", *(f"- {note}" for note in section.notes)]
     versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
     seconds = f"{about['seconds']:,.0f} s with {about['jobs']} processes"
-    share = "" if about["share"] == 1 else f", {about['share']:.1%} of the full campaign"
+    full, share = (" --full", "") if about["share"] == 1 else ("", f", {about['share']:.1%} of the full campaign")
     lines += [
         "",
-        f"*`python -m campaign --full --parts {about['part']} --seed {about['seed']}`: {seconds}{share}; {versions}.*",
+        f"*`python -m campaign{full} --parts {about['part']} --seed {about['seed']}`: {seconds}{share}; {versions}.*",
         "",
     ]
     return "\n".join(lines)

@@ -254,7 +254,7 @@ def test_values_in_other_units_are_told_with_their_task():
     table = pd.DataFrame({"who": [0, 0, 1, 1], "t": [0.0, 1.0] * 2, "y": [1e-300, 2e-300, 2e-300, 1e-300]})
     gp = MetaGP("constant", "rbf", **QUICK).fit(table, **names)
     assert (gp.predict(table, [0.5])["sd"] > 0).all()
-    with pytest.raises(NumericalError, match=r"task 0 cannot be predicted.*same units"):
+    with pytest.raises(NumericalError, match=r"task 0 .*same units"):
         gp.predict(table.assign(y=[1e60, 2e60, 1e-300, 1e-300]), [0.5])
     with pytest.raises(DataError, match=r"as large as 2e\+300 \(task 0\)"):
         gp.predict(table.assign(y=[1e300, 2e300, 1e-300, 1e-300]), [0.5])

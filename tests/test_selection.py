@@ -178,7 +178,7 @@ def test_a_portrait_is_the_prior_in_units():
     assert vectors.shape == (4, 121)
     assert (np.diff(values) <= 0).all()
     assert curves["covariance"] @ vectors.T == pytest.approx(vectors.T * values, abs=1e-6 * values[0])
-    assert (vectors.sum(1) > 0).all()
+    assert (vectors.sum(1) > -1e-12).all()  # those that are odd around the middle sum to nothing but rounding
     assert curves["held-out evidence"].tolist() == [check.held_out_evidence for check in gp.training_.checks]
 
 

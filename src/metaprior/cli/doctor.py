@@ -18,7 +18,7 @@ from metaprior.cli.common import Screen
 EXTRA = re.compile(r"([\w.-]+)(?:\[.*\])?[^;]*;.*extra == ['\"](\w+)['\"]")
 """A package that an extra asks for, as the package's own description has it."""
 
-OURS = ("benchmark", "dev")
+OURS = ("benchmark", "dev", "dist", "docs")
 """Extras that are for those who work on the package."""
 
 CORE = ("torch", "gpytorch", "numpy", "scipy", "pyarrow", "narwhals", "safetensors", "matplotlib")
