@@ -1,21 +1,26 @@
 """Forecasts of a new series from its first five points: how good are the intervals, beside those of usual forecasters?
 
-    pip install 'metaprior[sktime]' statsmodels
+    pip install 'metaprior[sktime]' statsmodels prophet
     python benchmarks/forecasting.py
     python benchmarks/forecasting.py --datasets ItalyPowerDemand --series 100
 
 Series of three datasets that come with sktime. The prior is learned from the training split; of each series of the test
 split the first five points are known, and all others are forecast. The score is the pinball loss, averaged over the
 times and over the probabilities 0.05, 0.1 … 0.95; differences are paired over the series, with their standard error.
+Without Prophet its rows are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import logging
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,6 +52,27 @@ def by_aicc(series: pd.Series, fh: Any) -> Any:
         return AutoETS(auto=False).fit(series, fh=fh)
 
 
+class Drawn(NamedTuple):
+    """Draws of a forecast, `[times, draws]`, asked as sktime's forecasters are."""
+
+    draws: np.ndarray
+
+    def predict_quantiles(self, alpha: Sequence[float]) -> pd.DataFrame:
+        return pd.DataFrame(np.quantile(self.draws, alpha, axis=1).T)
+
+
+def prophet(growth: str, series: pd.Series, fh: Any) -> Drawn:
+    """Prophet with its usual settings, a day for a step. (sktime's wrapper draws anew for every probability.)"""
+    prophets = importlib.import_module("prophet")
+    for name in ("prophet", "cmdstanpy"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # five points are too few for its seasons, as it says each time
+    days = pd.date_range("2000-01-01", periods=len(series) + max(fh), freq="D")
+    np.random.seed(0)  # noqa: NPY002 (it draws from no other generator)
+    model = prophets.Prophet(growth=growth)
+    model.fit(pd.DataFrame({"ds": days[: len(series)], "y": series.to_numpy()}), seed=1)
+    return Drawn(model.predictive_samples(pd.DataFrame({"ds": days[len(series) :]}))["yhat"])
+
+
 ALONE: dict[str, Callable[[pd.Series, Any], Any]] = {
     "last value": lambda series, fh: NaiveForecaster("last").fit(series, fh=fh),
     "drift": lambda series, fh: NaiveForecaster("drift").fit(series, fh=fh),
@@ -55,6 +81,10 @@ ALONE: dict[str, Callable[[pd.Series, Any], Any]] = {
     "MetaGPForecaster, not pretrained": lambda series, fh: MetaGPForecaster(progress=False).fit(series, fh=fh),
 }
 """Forecasters that know the five points alone. (NaiveVariance has no residuals for horizons beyond those.)"""
+
+if find_spec("prophet"):
+    ALONE["Prophet"] = partial(prophet, "linear")
+    ALONE["Prophet, no trend"] = partial(prophet, "flat")
 
 OURS, PAST = "MetaGPForecaster", "quantiles of the past series"
 

@@ -165,8 +165,8 @@ def killed(what: str, words: Sequence[str], folder: Path, options: argparse.Name
     whole = timed([*words, "--out", str(alone)]).seconds
     expected, rng = content(alone), random.Random(options.seed)
     print(f"{what}, left alone: {whole:.1f} s, {begins:.1f} s of them until it begins", flush=True)
-    done = ends = 0
-    while done < options.kills or out.exists():
+    done, ends, going = 0, 0, False
+    while done < options.kills or going:
         start = time.perf_counter()
         process = subprocess.Popen([*COMMAND, *words, "--out", str(out)], start_new_session=True)
         try:
@@ -174,11 +174,12 @@ def killed(what: str, words: Sequence[str], folder: Path, options: argparse.Name
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)  # its workers too
             process.wait()
-            done += 1
+            done, going = done + 1, True
             continue
         if process.returncode or content(out) != expected:
             raise SystemExit(f"{what}, after {done} kills: exit code {process.returncode}, or other bytes")
         ends, whole = ends + 1, min(whole, time.perf_counter() - start)  # the machine may be quicker by now
+        going = False
         removed(out)
     print(f"{what}: {done} kills, {ends} times gone on with to the end: the same bytes each time", flush=True)
     return alone

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import save, save_file
 
 import metaprior
 from metaprior import (
@@ -93,17 +94,14 @@ def test_the_file_holds_no_data(model):
     assert set(about) == {"trained_on", "scores", "versions"}
 
 
-KEPT = {
-    "prior": ([0.9570189102143065, 0.9244317428334117], [0.38477152617359844, 0.7202306739844111]),
-    "auto": ([0.5816484376624067, -0.3899024677555437], [0.11183576203190788, 0.10601048312766614]),
-    "mixture": ([0.4698995287855707, -0.3500425684294874], [0.13549418612570788, 0.137533643526672]),
-}
+FILES = Path(__file__).parent / "files"
+KEPT = json.loads((FILES / "predictions.json").read_text())
 """Mean and deviation at 0 and 0.9, as the models predicted when their files were written."""
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_files_that_were_written_before_predict_as_they_did(name):
-    posterior = metaprior.load(Path(__file__).parent / "files" / f"{name}.metaprior").condition([0.1, 0.5], [1.2, 0.7])
+    posterior = metaprior.load(FILES / name).condition([0.1, 0.5], [1.2, 0.7])
     found = posterior.at([0.0, 0.9])
     assert found.mean[:, 0].tolist() == pytest.approx(KEPT[name][0], rel=1e-9)
     assert found.sd[:, 0].tolist() == pytest.approx(KEPT[name][1], rel=1e-9)
@@ -209,11 +207,30 @@ def test_a_failed_writing_leaves_the_earlier_file(model, tmp_path, monkeypatch):
     def full_disk(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("metaprior.files.save_file", full_disk)
+    monkeypatch.setattr("metaprior.files._write", full_disk)
     with pytest.raises(OutputError, match="No space left"):
         metaprior.load(path).save(path)
     assert path.read_bytes() == model.read_bytes()
     assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_file_is_what_safetensors_would_write(tmp_path):
+    numbers = torch.arange(6.0)
+    tensors = {
+        "b/é": numbers.double().reshape(2, 3), "a": numbers.float(), "whole": numbers.long(), "one": torch.tensor(1.5),
+        "none": torch.zeros(0, 3, dtype=torch.float64), "bytes": numbers.to(torch.uint8), "small": numbers.int(),
+        "bits": numbers > 2,
+    }  # fmt: skip
+    for named in (tensors, {}):
+        write_state(tmp_path / "m", State("kind", {"text": 'é\n"', "list": [1, 2.5, None]}, named))
+        text = read_header(tmp_path / "m")
+        assert (tmp_path / "m").read_bytes() == save(named, metadata=text)
+        assert set(read_state(tmp_path / "m").tensors) == set(named)
+
+
+def read_header(path):
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()
 
 
 class StoppedError(Exception):
@@ -294,7 +311,7 @@ def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path, monkeypatch):
 
     path = tmp_path / "m"
     path.touch()
-    monkeypatch.setattr("metaprior.files.safe_open", refused)
+    monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(DataError, match="may not be read by this user"):
         metaprior.load(path)
 

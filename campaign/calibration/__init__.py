@@ -17,7 +17,7 @@ from campaign.calibration.predictive import PREDICTIVES, asked_of_predictive, pr
 from campaign.parts import Check, Effort, Section, Table
 from metaprior.seeds import child_seed
 
-TASKS, PREDICTED, PLANTED = 1_000_000, 100_000, 100_000
+TASKS, PREDICTED, PLANTED = 100_000, 100_000, 100_000
 """Of each kind of prior, of each kind of predictive, and for each planted error."""
 
 LEAST, FEW, BLOCK = 200, 1_000, 5_000

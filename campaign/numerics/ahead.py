@@ -164,8 +164,9 @@ def _rough(task: Task, inverse: Matrix) -> Number:
 def _along_length(model: Model, points: Points) -> Matrix:
     """How covariances rise with the lengthscale. Pairs that an exponential kernel takes for one point do not."""
     length, h, n = mpf(model.length), mpf(10) ** -25, len(points.x)
-    longer, shorter = (kernel(model, points, points, length=length * (1 + s * h)) for s in (1, -1))
-    found = [[(longer[i][j] - shorter[i][j]) / (2 * h * length) for j in range(n)] for i in range(n)]
+    with mp.workdps(2 * DIGITS):  # points 1e-15 apart have covariances that differ from others in the 60th digit
+        longer, shorter = (kernel(model, points, points, length=length * (1 + s * h)) for s in (1, -1))
+        found = [[(longer[i][j] - shorter[i][j]) / (2 * h * length) for j in range(n)] for i in range(n)]
     if model.shape == "exponential":
         z = exactly(points.places)
         for i, j in product(range(n), repeat=2):

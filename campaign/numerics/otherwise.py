@@ -142,6 +142,7 @@ def context_task(model: Model, points: Points, y: Float[Array, "n p"], jitter: f
     return Solved(model, points, y, np.full(len(y), jitter * float(diagonal.mean())), None)
 
 
+@np.errstate(over="ignore")  # what is beyond float64 has to be so in the library too
 def posterior(task: Solved, at: Points) -> dict[str, Values]:
     """Mean, variances and covariance at points."""
     model, unit, p = task.model, task.unit, task.R.shape[1]
@@ -154,8 +155,8 @@ def posterior(task: Solved, at: Points) -> dict[str, Values]:
     scale += 0 if task.exact else np.outer(w, s)
     free, (beta, rough) = (model.degrees or 0.0) - 2, task.beta
     widening, wide = (1.0, 1.0) if model.degrees is None else ((free + b) / (free + task.R.size) for b in (beta, rough))
-    C, deviations = unit * widening * (prior - half.T @ half), np.sqrt(np.diagonal(prior))
-    C_scale = unit * wide * np.outer(deviations, deviations)
+    C, deviations = unit * (widening * (prior - half.T @ half)), np.sqrt(np.diagonal(prior))
+    C_scale = unit * (wide * np.outer(deviations, deviations))
     noisy, noisy_scale = C.copy(), C_scale.copy()
     noisy[np.diag_indices(len(C))] += widening * model.noise
     noisy_scale[np.diag_indices(len(C))] += wide * model.noise

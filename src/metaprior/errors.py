@@ -58,6 +58,12 @@ class WorkerError(MetapriorError, RuntimeError):
     """A process that ended before its work was done."""
 
 
+def short_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is no more memory: Python's, Arrow's, or torch's, which has no class for it."""
+    words = ("llocate memory", "bad alloc", "bad_alloc", "can't start new thread", "PyObject pointer is null")
+    return isinstance(error, MemoryError) or any(said in str(error) for said in words)
+
+
 class MetapriorWarning(UserWarning):
     """Something a user of the Python API should know."""
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load
 from torch import Tensor
 
-from metaprior.errors import DataError, MetapriorError, NotFittedError, OutputError
+from metaprior.errors import DataError, MetapriorError, NotFittedError
 from metaprior.output import write_whole
 from metaprior.tasks import TrainedOn
 
@@ -28,6 +30,12 @@ FORMAT = 2
 
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 """How it shows that what a file says makes no sense: `RecursionError` where it is too deep is a `RuntimeError`."""
+
+DTYPES = {
+    torch.int64: "I64", torch.float64: "F64", torch.float32: "F32", torch.int32: "I32", torch.uint8: "U8",
+    torch.bool: "BOOL",
+}  # fmt: skip
+"""What numbers may be, as safetensors names it, in the order in which it lays them out."""
 
 
 @dataclass(frozen=True)
@@ -80,17 +88,26 @@ def write_state(path: Path, state: State) -> None:
     text = json.dumps(header, allow_nan=False)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in state.tensors.items()}
     metadata = {"metaprior": f"{text}\n{_checksum(text, tensors)}"}  # one entry: of several, the order would be random
-    try:
-        write_whole(path, lambda part: _save(tensors, part, metadata))
-    except SafetensorError as error:
-        raise OutputError(f"cannot write {path}: {error}.") from None
+    write_whole(path, lambda part: _write(part, tensors, metadata))
 
 
-def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    path.touch()
-    mode = path.stat().st_mode  # as any new file of the user has it; safetensors makes a private one
-    save_file(tensors, path, metadata=metadata)
-    path.chmod(mode)
+def _write(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """As safetensors writes it, byte for byte. Its own writing ends the process where there is too little memory, and
+    leaves a file of an unknown name where it is killed."""
+    order = sorted(tensors, key=lambda name: (list(DTYPES).index(tensors[name].dtype), name))
+    header: dict[str, Any] = {"__metadata__": metadata}
+    start = 0
+    for name in order:
+        value, stop = tensors[name], start + tensors[name].nbytes
+        header[name] = {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data_offsets": [start, stop]}
+        start = stop
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for name in order:
+            file.write(tensors[name].flatten().numpy().data)
 
 
 def read_state(path: Path) -> State:
@@ -100,14 +117,18 @@ def read_state(path: Path) -> State:
     if not path.exists():
         raise DataError(f"there is no model file {path}; `metaprior fit TABLE … --out {path}` makes one.")
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata: Mapping[str, str] = file.metadata() or {}
-            if "metaprior" not in metadata:
-                raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
-            text, _, checksum = metadata["metaprior"].partition("\n")
-            header = _header(path, text)
-            # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        with path.open("rb") as file:  # read, not mapped: one that is cut short meanwhile would end the process
+            length = _length(file)
+            file.seek(0)
+            content = file.read()
+        read = load(content)
+        metadata = _metadata(content[8 : 8 + length])
+        if "metaprior" not in metadata:
+            raise DataError(f"{path} is a safetensors file of another kind, not a metaprior model.")
+        text, _, checksum = metadata["metaprior"].partition("\n")
+        header = _header(path, text)
+        # copies lie where any new tensor does: the last bits of a product depend on how its parts are aligned
+        tensors = {name: value.clone() for name, value in read.items()}
     except PermissionError:
         raise DataError(f"{path} may not be read by this user: change its permissions, or copy it.") from None
     except (SafetensorError, OSError) as error:
@@ -123,11 +144,26 @@ def saved_in(path: Path) -> str | None:
     """What a file of ours holds, by its header alone; None where it is no such file."""
     try:
         if path.is_file():
-            with safe_open(path, framework="pt") as file:
-                return str(json.loads((file.metadata() or {})["metaprior"].partition("\n")[0])["kind"])
+            with path.open("rb") as file:
+                metadata = _metadata(file.read(_length(file)))
+            return str(json.loads(metadata["metaprior"].partition("\n")[0])["kind"])
     except (SafetensorError, OSError, *UNREADABLE):
         pass
     return None
+
+
+def _length(file: BinaryIO) -> int:
+    """Of the header that a safetensors file begins with, if there can be one."""
+    first = file.read(8)
+    length = int.from_bytes(first, "little")
+    if len(first) < 8 or length > os.fstat(file.fileno()).st_size - 8:
+        raise SafetensorError("no header")
+    return length
+
+
+def _metadata(header: bytes) -> dict[str, str]:
+    found: dict[str, str] = json.loads(header).get("__metadata__") or {}
+    return found
 
 
 def _header(path: Path, text: str) -> dict[str, Any]:

@@ -88,6 +88,7 @@ class MetaGP(Parameters, KeptMethod):
         missing: Missing = "error",
         start: MetaGP | None = None,
         checkpoint: str | Path | None = None,
+        keep: bool = False,
     ) -> Self:
         """Meta-learn from past tasks: a `Tasks`, a table with the names of its columns, or `Shards`.
 
@@ -98,7 +99,8 @@ class MetaGP(Parameters, KeptMethod):
         support: the least and the greatest value that targets can have, `(0, None)`; integer: whether they are whole
         numbers. Means, bounds and draws are possible values then (see `Tasks.with_possible`).
         start: a fitted model to go on from, with its scaling. checkpoint: a file in which the training is kept while it
-        runs; where there is one of the same training, it goes on there.
+        runs; where there is one of the same training, it goes on there. keep: leave it when all is learned, for whoever
+        removes it when the model is saved.
         """
         if isinstance(tasks, Parts):
             if any((task, x, y, wide, task_x, clusters, support, integer)) or missing != "error":
@@ -119,19 +121,21 @@ class MetaGP(Parameters, KeptMethod):
         )
         if given is not tasks:
             _warn(note for note in given.notes if note.startswith("dropped"))
-        self.method_ = self._learned(given, start, checkpoint)
+        self.method_ = self._learned(given, start, checkpoint, keep)
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
         return self
 
-    def _learned(self, tasks: Tasks, start: MetaGP | None, checkpoint: str | Path | None = None) -> LearnedPrior | Auto:
+    def _learned(
+        self, tasks: Tasks, start: MetaGP | None, checkpoint: str | Path | None = None, keep: bool = False
+    ) -> LearnedPrior | Auto:
         method = self._make()
         if start is None:
-            return method.fit(tasks, checkpoint=checkpoint)
+            return method.fit(tasks, checkpoint=checkpoint, keep=keep)
         earlier = copy(start._single())  # a loaded one may not know its own past, and the start stays as it was
         earlier.trained_on_ = start.trained_on_
         if not isinstance(method, LearnedPrior):
             raise OptionError("learning goes on from a prior of given mean and kernel: use start.like_new().")
-        return method.fit(tasks, start=earlier, checkpoint=checkpoint)
+        return method.fit(tasks, start=earlier, checkpoint=checkpoint, keep=keep)
 
     def _fit_parts(self, parts: Parts, start: MetaGP | None, folder: Path | None) -> None:
         """From a sample, and then on from there with all tasks: `notes_` names what could not go on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def prepare_folder(folder: Path, option: str = "--out") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".metaprior-{os.getpid()}"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another machine may have a process of the same number
     except OSError as error:
         raise OutputError(
             f"cannot write to the folder {folder}: {error.strerror or error}. Choose another with {option}."
@@ -72,7 +73,7 @@ def same_file(one: str | Path, other: str | Path) -> bool:
 
 def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Write beside the final name, then move there: a reader never sees half a file."""
-    part = path.with_name(f".{os.getpid()}.{path.name}")
+    part = path.with_name(f".{os.getpid()}{secrets.randbelow(10**9):09d}.{path.name}")  # ours alone, on any machine
     try:
         write(part)
         part.replace(path)

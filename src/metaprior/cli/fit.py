@@ -33,7 +33,7 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     if resume and not checkpoint.exists():
         screen.say("there is nothing to resume: learning starts anew.")
     try:
-        gp.fit(roles.train, start=start, checkpoint=checkpoint)
+        gp.fit(roles.train, start=start, checkpoint=checkpoint, keep=True)
     except KeyboardInterrupt:
         if checkpoint.exists():
             screen.say("stopped; the training so far is kept: add --resume to go on.")
@@ -41,6 +41,7 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     if tasks.columns.task_x and not gp.trained_on_.columns.task_x:
         screen.say("note: the prior makes no use of the task columns, and does not ask for them again.")
     tell_and_save(gp, roles, out, len(tasks), tasks.d, screen)
+    checkpoint.unlink(missing_ok=True)  # not before the model is there
 
 
 def tell_and_save(gp: MetaGP, roles: Roles, out: Path, tasks: int, d: int, screen: Screen) -> None:

@@ -73,12 +73,14 @@ def meta_train(
     seed: int,
     progress: bool | str = True,
     checkpoint: Path | None = None,
+    keep: bool = False,
     **options: Any,
 ) -> Training:
     """Learn the prior's parameters ψ in place, by the summed evidence of the meta-tasks.
 
     how: a `TrainingSpec`; or its fields as options. checkpoint: a file that the state of learning is kept in while it
-    goes on. Where there is one, learning goes on from it and ends as if it had never stopped; it is removed at the end.
+    goes on. Where there is one, learning goes on from it and ends as if it had never stopped; it is removed at the end,
+    but for keep=True.
     """
     how = replace(how or TrainingSpec(), **divided(options, TrainingSpec, of="meta_train")[0])
     how.check()
@@ -111,6 +113,7 @@ def meta_train(
             held_out=judge.ids if judge is not training else (),
             progress=label if progress else False,
             checkpoint=kept,
+            keep=keep,
         )
 
 
@@ -269,6 +272,7 @@ def train(
     held_out: Sequence[object] = (),
     progress: str | Literal[False] = False,
     checkpoint: Checkpoint | None = None,
+    keep: bool = False,
 ) -> Training:
     """Update a module's parameters until the judge (evidence per value of held-out tasks) sees no more rise."""
     bar = progress_bar(progress or "", math.ceil(max_epochs / check_every), show=bool(progress))
@@ -283,7 +287,7 @@ def train(
             if checkpoint is not None and checkpoint.due():
                 checkpoint.write(run.kept())
         module.load_state_dict(run.parameters)
-    if checkpoint is not None:
+    if checkpoint is not None and not keep:
         checkpoint.remove()
     assert run.stopped is not None
     return Training(tuple(run.checks), run.best, run.stopped, updates.skipped, tuple(held_out))
@@ -328,6 +332,7 @@ class _Run:
             "best_check": self.checks.index(self.best),
             "reference": self.reference,
             "without_rise": self.without_rise,
+            "stopped": self.stopped,
             "updates": self.updates.kept(),
         }
 
@@ -339,7 +344,7 @@ class _Run:
         self.parameters, self.reference, self.without_rise = kept["best"], kept["reference"], kept["without_rise"]
         self.checks = [Check(*row) for row in kept["checks"]]
         self.best, self.epoch = self.checks[kept["best_check"]], self.checks[-1].epoch
-        self.start = time.perf_counter() - self.checks[-1].seconds
+        self.start, self.stopped = time.perf_counter() - self.checks[-1].seconds, kept.get("stopped")
         self.updates.restored(kept["updates"])
 
     def _check(self, loss: float) -> None:

@@ -77,16 +77,24 @@ class LearnedPrior(KeptMethod):
             raise OptionError("hyper_prior: give its width. A HyperPrior is of one prior, for meta_train.")
         self.scale, self.device, self.dtype, self.seed, self.progress = scale, device, dtype, seed, progress
 
-    def fit(self, tasks: Tasks, *, start: LearnedPrior | None = None, checkpoint: str | Path | None = None) -> Self:
+    def fit(
+        self,
+        tasks: Tasks,
+        *,
+        start: LearnedPrior | None = None,
+        checkpoint: str | Path | None = None,
+        keep: bool = False,
+    ) -> Self:
         """Meta-learn the prior from past tasks.
 
         Given modules are copied, not changed. start: a fitted prior to go on from, with its scaling. checkpoint: a
         file in which the training is kept while it runs; where there is one of the same training, it goes on there.
+        keep: leave it when all is learned.
         """
         begun = self.begin(tasks, start)
         kept = None if checkpoint is None else Path(checkpoint)
-        prior, scaled, how = begun.prior, begun.tasks, begun.how
-        self.end(begun, meta_train(prior, scaled, how, seed=self.seed, progress=self.progress, checkpoint=kept))
+        options: dict[str, Any] = {"seed": self.seed, "progress": self.progress, "checkpoint": kept, "keep": keep}
+        self.end(begun, meta_train(begun.prior, begun.tasks, begun.how, **options))
         return self
 
     @classmethod

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import platform
 import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -24,6 +26,9 @@ from metaprior.scoring import Scores
 
 MODEL, LIVE = "model.metaprior", "live.html"
 """The files of a model that was kept, and of a page on which it can be tried."""
+
+FILES = "files"
+"""Where results.json names the checksums of the other two."""
 
 Published = Mapping[tuple[str, str], tuple[float, float]]
 
@@ -103,32 +108,51 @@ class Results:
         self.versions = {"python": platform.python_version()} | {p: version(p) for p in packages}
 
     def write(self, folder: Path) -> None:
-        """`results.json`, `tasks.parquet`, `curves.npz`, and the model if there is one: each whole or not at all."""
+        """`results.json`, `tasks.parquet`, `curves.npz`, and the model if there is one: each whole or not at all.
+
+        The first names the others' checksums, so that files of two runs, of which one was stopped, are not taken for
+        one.
+        """
         prepare_folder(folder)
         keys = ("experiment", "settings", "seconds", "peak_memory_mb", "versions", "rows", "claims")
-        text = json.dumps({key: getattr(self, key) for key in keys}, indent=1, allow_nan=False)
-        table = pa.concat_tables(self.tasks)
+        others = {"tasks.parquet": self._table_bytes(), "curves.npz": self._curve_bytes()}
+        found = {key: getattr(self, key) for key in keys} | {FILES: {name: _crc(one) for name, one in others.items()}}
+        text = json.dumps(found, indent=1, allow_nan=False)
         write_whole(folder / "results.json", lambda path: path.write_text(text + "\n"))
-        write_whole(folder / "tasks.parquet", lambda path: pq.write_table(table, path))
-        write_whole(folder / "curves.npz", self._write_curves)
+        for name, content in others.items():
+            write_whole(folder / name, lambda path, content=content: path.write_bytes(content))  # type: ignore[misc]
         if self.model is not None:
             self.model.save(folder / MODEL)
 
-    def _write_curves(self, path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez_compressed(file, **self.curves)  # type: ignore[arg-type]
+    def _table_bytes(self) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.concat_tables(self.tasks), sink)
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
+
+    def _curve_bytes(self) -> bytes:
+        sink = io.BytesIO()
+        np.savez_compressed(sink, **self.curves)  # type: ignore[arg-type]
+        return sink.getvalue()
 
     @staticmethod
     def read(folder: Path) -> Results:
         """What `write` wrote."""
         try:
             found = json.loads((folder / "results.json").read_text())
+            for name, crc in found.pop(FILES, {}).items():  # older ones do not name them
+                if _crc((folder / name).read_bytes()) != crc:
+                    raise ValueError(f"{name} is of another run than results.json. Run it again")
             table = pq.read_table(folder / "tasks.parquet")
             with np.load(folder / "curves.npz") as arrays:
                 curves = dict(arrays)
         except (OSError, ValueError) as error:
             raise DataError(f"{folder} does not hold an experiment's results: {error}") from None
         return Results(**found, tasks=[table], curves=curves)
+
+
+def _crc(content: bytes) -> str:
+    return f"{zlib.crc32(content):08x}"
 
 
 def among_results(path: Path) -> bool:

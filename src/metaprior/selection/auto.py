@@ -87,10 +87,11 @@ class Auto(KeptMethod):
         self.budget, self.thorough, self.seed, self.progress = budget, thorough, seed, progress
         self.device = device
 
-    def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None) -> Self:
+    def fit(self, tasks: Tasks, *, checkpoint: str | Path | None = None, keep: bool = False) -> Self:
         """Try every rung on held-out tasks, choose, recalibrate, and learn the choice from all tasks.
 
-        checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there.
+        checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there. keep:
+        leave it when all is learned.
         """
         if len(tasks) < 2:
             raise DataError("one task says nothing about others: give two or more, or choose mean and kernel.")
@@ -117,7 +118,7 @@ class Auto(KeptMethod):
             self.weighed_by_ = [tasks.ids[k] for k in plan.waves[-1][0].judge.tolist()] if plan.growing else []
             self.method_ = Combination(methods, list(self.chosen_.values())) if len(methods) > 1 else methods[0]
             self.method_.to(self.device)
-        if file is not None:
+        if file is not None and not keep:
             file.remove()
         self.fallback_ = GPPerTask().fit(tasks)
         takes = any(method.trained_on_.columns.task_x for method in methods)

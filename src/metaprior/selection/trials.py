@@ -175,6 +175,7 @@ class Trials:
 
     def fitted(self, name: str, tasks: Tasks) -> KeptMethod:
         """A rung that has learned from all tasks."""
+        self._learn_again(name)
         if name not in self.learned and name in self.started:
             self.learned[name] = self._went_on(name, tasks)
         elif name not in self.learned:
@@ -199,13 +200,11 @@ class Trials:
 
     def _try(self, name: str, wave: int) -> None:
         """What a rung says of tasks that are held out, having learned from the others."""
-        began, tasks, folds = time.perf_counter(), self.plan.tasks, self.plan.waves[wave]
+        began = time.perf_counter()
         try:
-            given = [tasks.select(fold.train) for fold in folds]
-            if self.plan.growing and name in self.started:
-                methods = [self._went_on(name, *given)]
-            else:
-                methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
+            if self.plan.growing:
+                self._learn_again(name)
+            methods = self._learned(name, wave)
             asked = zip(self._questions(wave), methods, strict=False)  # the last one may have learned from all tasks
             parts = [question.answer(method) for question, method in asked if question is not None]
             if not parts:
@@ -216,11 +215,31 @@ class Trials:
         self.seen.setdefault(name, []).append(joined(Seen, parts))
         if len(self.values) <= wave:
             self.values.append(joined(Values, [one.values for one in self._questions(wave) if one is not None]))
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def _learned(self, name: str, wave: int) -> list[KeptMethod]:
+        """A rung that has learned from the folds of a wave, and maybe from all tasks; what is needed later is kept."""
+        tasks = self.plan.tasks
+        given = [tasks.select(fold.train) for fold in self.plan.waves[wave]]
+        if self.plan.growing and name in self.started:
+            methods = [self._went_on(name, *given)]
+        else:
+            methods = self._fit(name, [*given, *([tasks] if self.plan.whole else [])], wave)
         if self.plan.whole or (self.plan.growing and wave):
             self.learned[name] = methods[-1]
-        else:
-            self.started.setdefault(name, methods[0])
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+        elif wave == 0:
+            self.started[name] = methods[0]
+        return methods
+
+    def _learn_again(self, name: str) -> None:
+        """What an earlier run has learned of a rung, where it has kept the scores alone: in the same steps, so that
+        the choice ends with the same bits."""
+        if name in self.learned or name in self.started:
+            return
+        done = len(self.seen.get(name, ()))
+        with threads_for(ENTRIES * len(self.plan.tasks.x)):
+            for wave in range(done if self.plan.growing else min(done, 1)):
+                self._learned(name, wave)
 
     def _questions(self, wave: int) -> list[Question | None]:
         """What the rungs of a wave are asked, fold by fold."""

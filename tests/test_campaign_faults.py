@@ -1,0 +1,47 @@
+"""The campaign of faults at its smallest: it kills, it tries, and it finds what is put in."""
+
+from campaign.faults import HOW, _other_checks, run
+from campaign.faults.jobs import JOBS
+from campaign.faults.others import PAIRS
+from campaign.faults.outcomes import TORN, content
+from campaign.parts import Effort
+
+
+def test_a_little_of_it_holds_and_finds_what_is_put_in():
+    found = run(Effort(0.001))
+    assert found.holds, [check for check in found.checks if not check.holds]
+    assert found.counts["kills"] == 3
+    assert found.counts["tries of other faults"] == 3
+    assert [check.text for check in found.checks if "put in" in check.text] == [
+        "found, when it is put in: a resume that ignores its checkpoint's generator"
+    ]
+    kills, others = found.tables
+    assert sum(row[1] for row in kills.rows) == 3
+    assert sum(sum(row[2:]) for row in others.rows) == 3
+
+
+def test_all_that_is_asked_for_is_killed_and_every_fault_met():
+    assert {job.what for job in JOBS} == {"fit", "predict", "compare", "reproduce", "fetch", "shard", "save"}
+    assert len({name for _, name in PAIRS}) > 10
+    assert "{kills" in HOW
+
+
+def test_what_is_torn_is_told_from_what_is_whole(tmp_path):
+    files = {
+        "m": b"half of", "r/results.json": b'{"a": 1', "r/performance.png": b"\x89PNG", "r/report.html": b"<html>",
+        "r/performance.svg": b"<svg>", "r/curves.npz": b"PK", "p.parquet": b"PAR1",
+    }  # fmt: skip
+    (tmp_path / "r").mkdir()
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    found = content(tmp_path)
+    assert set(found) == set(files)
+    assert all(said.startswith(TORN) for said in found.values())
+
+
+def test_a_fault_that_is_not_told_does_not_hold():
+    tried = {"fault": "full disk", "job": "save", "how": "tmpfs", "code": 1}
+    right, wrong = (_other_checks([tried | {"wrong": said}])[0] for said in ("", "exit code 1"))
+    assert right.holds
+    assert not wrong.holds
+    assert "save (tmpfs): exit code 1" in wrong.because
