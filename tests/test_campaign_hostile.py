@@ -32,7 +32,9 @@ from metaprior.data import column_names, read_table, shard
 from metaprior.devices import within_memory
 from metaprior.errors import DeviceMemoryError
 from metaprior.learning import checkpoints
+from metaprior.points import points_at
 from metaprior.priors.kernels import kernel_matrix
+from metaprior.serve.typed import check_parquet
 from metaprior.tasks import Columns
 
 CORPUS = sorted(path for path in (Path(__file__).parent / "corpus").glob("*/*") if path.is_file())
@@ -485,3 +487,24 @@ def test_names_of_columns_with_a_line_break(home):
     found = CliRunner().invoke(app, words)
     assert isinstance(found.exception, OptionError)
     assert "names of columns" in str(found.exception)
+
+
+def test_parts_of_a_second_without_seconds_are_no_moment():
+    with pytest.raises(OptionError, match="is no number, date or file"):  # a warning would be an error
+        points_at("2020-03-28T22:00.7", ["day"], ["day"])
+    assert points_at("2020-03-28T22:00:00.5", ["day"], ["day"]).shape == (1, 1)
+
+
+def test_a_request_whose_columns_have_names_that_are_no_text(home, tmp_path):
+    _parquet(tmp_path / "t", task=["a"], xxxx=[1.0], y=[1.0])
+    body = (tmp_path / "t").read_bytes().replace(b"xxxx", b"\xff\xfe\xff\xfe")
+    with pytest.raises(DataError, match="no Parquet table"):
+        check_parquet(body, COLUMNS, 10)
+
+
+@pytest.mark.parametrize("dtype", [pa.decimal128(3, -2), pa.decimal128(3, 7)])
+def test_inputs_in_a_type_that_only_arrow_knows(home, dtype):
+    bits = (1).to_bytes(16, "little") + (2).to_bytes(16, "little")
+    x = pa.Array.from_buffers(dtype, 2, [None, pa.py_buffer(bits)])
+    table = pa.table({"task": ["a", "a"], "x": x, "y": [0.5, 0.1]})
+    assert load(home / "deep.metaprior").predict(table, at=[[2.0]]).num_rows == 1

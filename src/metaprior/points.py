@@ -27,7 +27,7 @@ DAY = 86_400_000_000.0
 """Microseconds: whole ones are exact, so that a step of 20 minutes never leads beside the clock."""
 
 STEPS = {"w": 7 * DAY, "d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": 1e6}
-MOMENT = r"\d{4}-\d\d(?:-\d\d(?:[T ]\d\d(?::\d\d(?!\d)){1,2}(?:\.\d{1,6})?)?)?"
+MOMENT = r"\d{4}-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?!\d)(?::\d\d(?!\d)(?:\.\d{1,6})?)?)?)?"
 RANGE = rf"({MOMENT}|[^:]*):({MOMENT}|[^:]*):([^:]*)"
 
 

@@ -68,6 +68,8 @@ def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
 def _as_dates(written: nw.DataFrame[Any], frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[Any]:
     """Moments in the kind of column that the table has: whole days as dates, others in its time zone."""
     for name in names:
+        if not holds_dates(frame, name):
+            continue
         dtype, column = frame.schema[name], nw.col(name)
         if dtype == nw.Date and _whole(written[name], "d"):
             written = written.with_columns(column.cast(nw.Date))

@@ -47,7 +47,7 @@ def check_parquet(body: bytes, columns: Columns, most: int) -> None:
         if texts:  # a text that is said once and meant a million times
             said = pq.ParquetFile(pa.BufferReader(body), read_dictionary=texts).read(columns=texts)
             _check_size(sum(_length(column) for column in said.columns))
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise DataError(f"the body is no Parquet table: {_first_line(error)}") from None
 
 
