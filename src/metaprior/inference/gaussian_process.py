@@ -119,8 +119,8 @@ def _check_finite(points: Tasks, mean: Float[Tensor, "N p"], variance: Float[Ten
         row = int(torch.nonzero(~finite)[0, 0])
         raise NumericalError(
             f"the posterior of task {points.ids[int(points.task_of_row[row])]!r} at {points.x[row].tolist()} is not "
-            "finite. Likely causes: (a) a point so far away, or values so large beside those that the prior was learned "
-            "from, that something overflows: are they in the same units? (b) a mean or a kernel that is not finite there."
+            "finite. Likely causes: (a) a point so far away, or values so large beside past ones, that something "
+            "overflows: are they in the same units? (b) a mean or a kernel that is not finite there."
         )
 
 
