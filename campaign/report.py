@@ -28,15 +28,19 @@ made from what it found (`python -m campaign --report docs/trust.md --out docs/r
 
 
 def report(folder: Path) -> str:
-    """The page, of the parts that have a file in the folder."""
-    parts = [read_section(path) for name in PARTS if (path := folder / f"{name}.json").exists()]
+    """The page, of the parts that have a file in the folder; the others are named as what is still to be run."""
+    files = {name: folder / f"{name}.json" for name in PARTS}
+    parts = {name: read_section(path) for name, path in files.items() if path.exists()}
     lines = [LEAD, "| part | what was tried | holds |", "|---|---|:-:|"]
-    for section, _ in parts:
-        tried = ", ".join(f"{count:,.0f} {name}" for name, count in section.counts.items())
-        lines.append(
-            f"| {section.title} | {tried} | {sum(one.holds for one in section.checks)} of {len(section.checks)} |"
-        )
-    return "\n".join([*lines, "", *(_section(*part) for part in parts)])
+    for name, title in PARTS.items():
+        if name not in parts:
+            lines.append(f"| {title} | not run in full yet | – |")
+            continue
+        section, _ = parts[name]
+        tried = ", ".join(f"{count:,.0f} {what}" for what, count in section.counts.items())
+        hold = f"{sum(one.holds for one in section.checks)} of {len(section.checks)}"
+        lines.append(f"| {section.title} | {tried} | {hold} |")
+    return "\n".join([*lines, "", *(_section(*part) for part in parts.values())])
 
 
 def _section(section: Section, about: dict[str, Any]) -> str:
