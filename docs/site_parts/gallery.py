@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sphinx_gallery.scrapers import matplotlib_scraper
-
 ORDER = (
     "growth_chart", "year_of_temperatures", "drug_level", "new_shop", "new_tree", "task_covariates",
     "kinds_of_tasks", "image_completion", "unfinished_training", "bayesian_optimisation", "functional_pca",
@@ -23,6 +21,8 @@ def in_order(name: str) -> tuple[int, str]:
 
 def all_but_the_first(block: Any, variables: dict[str, Any], settings: dict[str, Any]) -> str:
     """Sphinx-Gallery's scraper: keep a block's pictures, and show them in its place, but for an example's first."""
+    from sphinx_gallery.scrapers import matplotlib_scraper  # the order above is known without it
+
     first = not variables["image_path_iterator"].paths
     shown: str = matplotlib_scraper(block, variables, settings)
     return "" if first and shown.count("image-sg::") == 1 else shown
