@@ -21,7 +21,7 @@ from metaprior.inference import (
 from metaprior.inference.factor import is_trusted, trusting
 from metaprior.inference.normal import normal_cdf
 from metaprior.inference.small import inverse_and_logdet
-from metaprior.priors import BasisKernel, PolynomialBasis, squared_distances, stacked
+from metaprior.priors import BasisKernel, Degrees, PolynomialBasis, squared_distances, stacked
 from metaprior.tasks import Scaler, batches
 from metaprior.tasks.batches import padded
 from tests.problems import known_rbf
@@ -360,3 +360,26 @@ def test_a_covariance_so_small_that_its_inverse_overflows_is_told():
     tasks = Tasks.from_pairs([([0.0, 0.0], [0.0, 0.0])], ids=["small"])
     with pytest.raises(NumericalError, match=r"task 'small'.*overflows"):
         evidence(prior, tasks).total.sum().backward()
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_slope_that_overflows_on_its_way_is_told(together):
+    """Evidence and slope are ordinary numbers here, but an entry of ααᵀ, or of A⁻¹SA⁻¹, is none."""
+    prior = known("rbf", variance=1e-296, noise=1e-306)
+    pairs = [([0.0, 0.1], [sign * 1e-140, sign * 1e-140 * (1 + 1e-9)]) for sign in (1.0, -1.0)]
+    tasks = Tasks.from_pairs(pairs, ids=["tiny", "other"])
+    with torch.no_grad():
+        assert torch.isfinite(evidence(prior, tasks).total).all()
+    with pytest.raises(NumericalError, match=r"task 'tiny'.*overflows: scale y"):
+        (summed_evidence(prior, batches(tasks), tasks.ids) if together else evidence(prior, tasks)).total.sum()
+
+
+def test_a_students_data_fit_in_features_is_no_difference_of_two_large_numbers():
+    """|R|² − |M^{-½}ZᵀR|² is below 0 for values around 1e9 of which 1e-6 is noise, and a logarithm of that is NaN."""
+    loadings = torch.tensor([[1e9, 0.0], [0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    kernel = BasisKernel(PolynomialBasis(-1.0, 1.0, 3), loadings)
+    prior = Prior(gpytorch.means.ZeroMean(), kernel, 1e-12, learn=(), degrees=Degrees(2.24))
+    x = np.linspace(-1, 1, 30)
+    tasks = Tasks.from_pairs([(x, 1e9 + np.sin(k + x)) for k in range(4)])
+    by_scores = condition(prior, tasks).evidence.data_fit.numpy()
+    assert evidence(prior, tasks).data_fit.numpy() == pytest.approx(by_scores, rel=1e-9)

@@ -25,6 +25,8 @@ LONGEST = 20.0
 """Seconds of processor time that a test may take to be among those that are asked."""
 ENOUGH = 40.0
 """Seconds of tests, quickest first, that a change is shown to."""
+NOTHING_COLLECTED = 5
+"""What pytest ends with where a file has no test that may run here, as on a machine without a GPU."""
 SPARE = 10.0
 """Seconds of processor time that a test may take besides ten times what it took."""
 FIRST = 3.0
@@ -177,7 +179,8 @@ class Bench:
             if package and not package.startswith(str(self.folder)):
                 raise RuntimeError(f"tests were run on {package}")
         unclear = "watched" not in task and (code != 0) != bool(found["found"]["failed"])
-        if unclear or code == BROKEN:
+        unread = "watched" in task and code not in (0, 1, NOTHING_COLLECTED, None)
+        if unclear or unread or code == BROKEN:
             raise RuntimeError(f"tests ended with {code}:\n{(scratch / 'log').read_text()[-3000:]}")
         return found
 

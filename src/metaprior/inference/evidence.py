@@ -272,9 +272,13 @@ def feature_terms(
         Z, root = torch.where(mask[..., None], Z, 0.0), torch.where(mask[..., None], root, 1.0)
     M = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device) + Z.mT @ Z
     inner = None if S is None else Z.mT @ (S / root / root.mT) @ Z
-    quadratic, trace, logdet, jitter = gaussian_terms(M, Z.mT @ R, inner, names)
+    _, trace, logdet, u, jitter = _terms(M, Z.mT @ R, inner, names, None, solved=True)
+    # the least of this over u: so it is never negative, as |R|² − |M^{-½}ZᵀR|² may be, and its slope is that at a fixed u
+    quadratic = (R - Z @ u).square().sum(-2) + u.square().sum(-2)
+    if not is_trusted(M):
+        check_overflow(quadratic.sum(-1), names)
     whole = 0.0 if S is None else (S.diagonal(dim1=-2, dim2=-1) / root[..., 0].square()).sum(-1)
-    return R.square().sum(-2) - quadratic, whole - trace, logdet + 2 * root.log().sum((-2, -1)), jitter
+    return quadratic, whole - trace, logdet + 2 * root.log().sum((-2, -1)), jitter
 
 
 def covariance_matrix(prior: Prior, z: AtPoints, mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n"]:
@@ -324,9 +328,23 @@ def gaussian_terms(
     scale: Float[Tensor, " b"] | None = None,
 ) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], float]:
     """`rᵀA⁻¹r` for each column r of R, `tr(A⁻¹S)`, `log|A|`, and the jitter; gradients are analytic."""
+    quadratic, trace, logdet, _, jitter = _terms(A, R, S, names, scale, solved=False)
+    return quadratic, trace, logdet, jitter
+
+
+def _terms(
+    A: Float[Tensor, "b n n"],
+    R: Float[Tensor, "b n q"],
+    S: Float[Tensor, "b n n"] | None,
+    names: Sequence[Hashable] | None,
+    scale: Float[Tensor, " b"] | None,
+    *,
+    solved: bool,
+) -> tuple[Float[Tensor, "b q"], Float[Tensor, " b"], Float[Tensor, " b"], Float[Tensor, "b n q"], float]:
+    """`gaussian_terms`, and `A⁻¹R` as a constant (where it is not asked for, it may be R)."""
     jitter: list[float] = []
-    quadratic, trace, logdet = _GaussianTerms.apply(A, R, S, names, scale, jitter)  # type: ignore[no-untyped-call]
-    return quadratic, trace, logdet, jitter[0]
+    found = _GaussianTerms.apply(A, R, S, names, scale, jitter, solved)  # type: ignore[no-untyped-call]
+    return *found, jitter[0]
 
 
 class _GaussianTerms(torch.autograd.Function):
@@ -337,7 +355,14 @@ class _GaussianTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, R: Tensor, S: Tensor | None, names: Any, scale: Tensor | None, jitter: list[float]
+        ctx: Any,
+        A: Tensor,
+        R: Tensor,
+        S: Tensor | None,
+        names: Any,
+        scale: Tensor | None,
+        jitter: list[float],
+        solved: bool,
     ) -> Any:
         if is_trusted(A):
             jitter.append(0.0)
@@ -352,27 +377,29 @@ class _GaussianTerms(torch.autograd.Function):
         half = torch.linalg.solve_triangular(L, R, upper=False)
         # by the factor, not by the inverse: where points are nearly one, that would lose twice as many digits
         quadratic = half.square().sum(-2)
-        if not any(ctx.needs_input_grad[:3]):
+        sloped = any(ctx.needs_input_grad[:3])
+        alpha = torch.linalg.solve_triangular(L.mT, half, upper=True) if sloped or solved else R
+        if not sloped:
             trace = logdet.new_zeros(len(A))
             if S is not None:
                 trace = torch.cholesky_solve(S, L).diagonal(dim1=-2, dim2=-1).sum(-1)
             check_overflow(quadratic.sum(-1) + trace, names)
-            return quadratic, trace, logdet
-        alpha = torch.linalg.solve_triangular(L.mT, half, upper=True)
+            return quadratic, trace, logdet, alpha
         A_inverse = inverse(L)
         found = _GaussianTerms._kept(ctx, A_inverse, alpha, S, quadratic, logdet)
-        check_overflow(quadratic.sum(-1) + found[1] + 0 * A_inverse.diagonal(dim1=-2, dim2=-1).sum(-1), names)
+        check_overflow(quadratic.sum(-1) + found[1] + 0 * _most_slope(A_inverse, alpha, found[1]), names)
         return found
 
     @staticmethod
     def _kept(ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor) -> Any:
         trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
-        return quadratic, trace, logdet
+        ctx.mark_non_differentiable(alpha)
+        return quadratic, trace, logdet, alpha
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, quadratic: Tensor, trace: Tensor, logdet: Tensor) -> Any:
+    def backward(ctx: Any, quadratic: Tensor, trace: Tensor, logdet: Tensor, _: Tensor) -> Any:
         A_inverse, alpha, S = ctx.saved_tensors
         grad_A = grad_R = grad_S = None
         weighted = quadratic[:, None, :] * alpha
@@ -388,7 +415,14 @@ class _GaussianTerms(torch.autograd.Function):
             grad_R = 2 * weighted
         if ctx.needs_input_grad[2]:
             grad_S = trace[:, None, None] * A_inverse
-        return grad_A, grad_R, grad_S, None, None, None
+        return grad_A, grad_R, grad_S, None, None, None, None
+
+
+def _most_slope(
+    A_inverse: Float[Tensor, "b n n"], alpha: Float[Tensor, "b n q"], trace: Float[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """What no entry of `A⁻¹`, `ααᵀ` or `A⁻¹SA⁻¹` is above."""
+    return alpha.square().sum((-2, -1)) + (1 + trace) * A_inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
 def check_overflow(quadratic: Float[Tensor, " b"], names: Sequence[Hashable] | None) -> None:
