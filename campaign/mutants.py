@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from scipy import stats
@@ -62,7 +63,9 @@ def run(effort: Effort, project: Project = METAPRIOR, reviewed: Path = REVIEWED)
                 advance()
     known: dict[str, str] = json.loads(reviewed.read_text(encoding="utf-8"))
     changed = [one for one in outcomes if one.change]
-    return _section(effort, changed, [one for one in outcomes if not one.change], tests, known)
+    section = _section(effort, changed, [one for one in outcomes if not one.change], tests, known)
+    unread = [f"Not asked, as they cannot be read on this machine: {', '.join(opened.unread)}."] * bool(opened.unread)
+    return replace(section, notes=[*section.notes, *unread])
 
 
 def _tests(opened: Bench, project: Project, rooms: set[str]) -> list[Seen]:
@@ -73,6 +76,8 @@ def _tests(opened: Bench, project: Project, rooms: set[str]) -> list[Seen]:
         for tests in opened.watched(files, project.root / "out" / "mutants"):
             found += tests
             advance()
+    if not found:
+        raise RuntimeError("no test passes here: " + "\n".join(opened.unread.values()))
     return found
 
 

@@ -3,6 +3,7 @@
 import ast
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -247,6 +248,20 @@ def test_the_report_tells_what_was_not_noticed(small, tmp_path):
     assert set(told.values()) <= {"not yet", "same: nothing looks"}
     assert [check.holds for check in section.checks[1:]] == [False, True]
     assert section.counts["changes"] == 12
+
+
+def test_files_that_cannot_be_read_are_told_and_not_taken_for_empty(small, tmp_path):
+    unread = small.root / "tests" / "test_unread.py"
+    unread.write_text("import a_library_that_is_not_here\n")
+    reviewed = tmp_path / "reviewed.json"
+    reviewed.write_text("{}")
+    try:
+        both = replace(small, rooms={"room": ("test_code.py", "test_unread.py")})
+        assert "test_unread.py" in mutants.run(Effort(0.004, seed=3, jobs=2), both, reviewed).notes[-1]
+        with pytest.raises(RuntimeError, match="No module named 'a_library_that_is_not_here'"):
+            mutants.run(Effort(0.004, seed=3, jobs=2), replace(small, rooms={"room": ("test_unread.py",)}), reviewed)
+    finally:
+        unread.unlink()
 
 
 def test_a_share_has_its_exact_interval():

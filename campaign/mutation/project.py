@@ -77,6 +77,8 @@ class Bench:
     def __init__(self, project: Project, folder: Path, jobs: int) -> None:
         self.project, self.folder, self.jobs = project, folder, jobs
         self.base = folder / "base"
+        self.unread: dict[str, str] = {}
+        """Files of tests that cannot be read on this machine, or take too long as a whole; and what was said."""
         shutil.copytree(project.source / project.package, self.base / project.package)
         compileall.compile_dir(self.base, quiet=2)
         command = [sys.executable, "-m", "campaign.mutation.server", str(jobs), str(project.root)]
@@ -106,9 +108,12 @@ class Bench:
         for task in tasks.values():
             task |= {"watched": str(self.base), "longest": LONGEST, "source": str(self.base), "limit": 900.0}
         for name, (_, found) in self._done(tasks):
-            places[name].write_text(json.dumps(self._relative(found["found"])), encoding="utf-8")
-        for place in places.values():
-            yield _tests(json.loads(place.read_text(encoding="utf-8")))
+            if "unread" in found:
+                self.unread[name] = found["unread"]
+            else:
+                places[name].write_text(json.dumps(self._relative(found["found"])), encoding="utf-8")
+        for name, place in places.items():
+            yield [] if name in self.unread else _tests(json.loads(place.read_text(encoding="utf-8")))
 
     def tried(self, changes: Mapping[int, Change | None], tests: list[Seen]) -> Iterator[tuple[int, Outcome]]:
         """Each change, as its tests are through with it. None: no change at all, shown to the tests as any other."""
@@ -179,8 +184,9 @@ class Bench:
             if package and not package.startswith(str(self.folder)):
                 raise RuntimeError(f"tests were run on {package}")
         unclear = "watched" not in task and (code != 0) != bool(found["found"]["failed"])
-        unread = "watched" in task and code not in (0, 1, NOTHING_COLLECTED, None)
-        if unclear or unread or code == BROKEN:
+        if "watched" in task and code not in (0, 1, NOTHING_COLLECTED):
+            found["unread"] = (scratch / "log").read_text()[-3000:]
+        if unclear or code == BROKEN:
             raise RuntimeError(f"tests ended with {code}:\n{(scratch / 'log').read_text()[-3000:]}")
         return found
 

@@ -273,7 +273,7 @@ def feature_terms(
     M = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device) + Z.mT @ Z
     inner = None if S is None else Z.mT @ (S / root / root.mT) @ Z
     _, trace, logdet, u, jitter = _terms(M, Z.mT @ R, inner, names, None, solved=True)
-    # the least of this over u: so it is never negative, as |R|² − |M^{-½}ZᵀR|² may be, and its slope is that at a fixed u
+    # the least of this over u: never negative, as |R|² − |M^{-½}ZᵀR|² may be, and its slope is that at a fixed u
     quadratic = (R - Z @ u).square().sum(-2) + u.square().sum(-2)
     if not is_trusted(M):
         check_overflow(quadratic.sum(-1), names)
