@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from campaign.numerics import ahead, otherwise, planted, run
+from campaign.numerics import ahead, judged, otherwise, planted, run
 from campaign.numerics.drawn import Size, draw
 from campaign.numerics.judged import Outcome, judge, relative_errors
 from campaign.numerics.wanted import Values
@@ -43,3 +43,12 @@ def test_a_miss_is_told_with_the_seed_that_repeats_it():
         judge(draw(7, Size(3, 2, 1)), ahead.wanted, outcome)
     assert outcome.misses > 0
     assert "seed 7" in outcome.said[0]
+
+
+def test_a_slope_that_is_refused_without_a_reason_is_a_miss(monkeypatch):
+    group = draw(0, Size(4, 2, 2), kernels=("rbf",))
+    answers = judged.ask(group)
+    answers.refused_slope = "task 0: no reason"
+    monkeypatch.setattr(judged, "ask", lambda group: answers)
+    judge(group, otherwise.wanted, outcome := Outcome())
+    assert outcome.misses == outcome.tallies["an error has a reason"].misses == 1

@@ -34,7 +34,8 @@ eigenvalues, the evidence to the sum of its terms' sizes, a mean to the prior's 
 density to both evidences that it is the difference of. Where jitter was told, the exact answer is that of the matrix
 with it; where none was told, log|A| may not be above that of A + 100 · 2⁻⁵³ |A|, as it would be with jitter. Where κ is
 above 1e14 no digit is promised, but NaN and negative variances are misses there too. An error instead of an answer has
-to name the task, and κ has to be above 1e8. The other route in float64 takes eigenvalues and -vectors in NumPy.
+to name the task, and κ has to be above 1e8; instead of a slope, an entry of `A⁻¹`, `ααᵀ` or of the scatter's part has
+to be near the end of float64. The other route in float64 takes eigenvalues and -vectors in NumPy.
 Distributions at single points are compared with mpmath by their own mean and deviation, at probabilities from 1e-300
 to 1 − 2⁻⁵³. Not asked here: GPyTorch's own kernels, float32, and what runs on a GPU alone."""
 
@@ -129,10 +130,9 @@ def _refusals(outcomes: dict[str, Outcome]) -> Check:
     some = [outcomes[name] for name in ("mpmath", "float64")]
     names = ("an error names the task", "an error has a reason")
     missed = sum(one.tallies[name].misses for one in some for name in names if name in one.tallies)
-    refused = sum(one.counts["refused"] for one in some)
-    return Check(
-        "an error names the task and has a reason", missed == 0, f"{refused} problems refused, {missed} without"
-    )
+    refused, slopes = (sum(one.counts[name] for one in some) for name in ("refused", "slopes refused"))
+    because = f"{refused} problems and the slopes of {slopes} groups of them refused, {missed} without"
+    return Check("an error names the task and has a reason", missed == 0, because)
 
 
 def _found(found: dict[str, tuple[Outcome, Outcome | None]]) -> Check:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from campaign.numerics.drawn import Group
-from metaprior import condition, evidence
+from metaprior import NumericalError, condition, evidence
 from metaprior.arrays import Array
 from metaprior.inference import Evidence, StackedTasks, StudentPosterior, stacked_evidence, summed_evidence
 from metaprior.priors import stacked
@@ -26,6 +26,8 @@ class Answers:
     summed: dict[str, float] = field(default_factory=dict)
     slopes: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of the summed evidence along each parameter that is one number: where it is, and the slope."""
+    refused_slope: str = ""
+    """The error in place of these slopes."""
     jitter: dict[str, float] = field(default_factory=dict)
     """Of contexts, as each way tells it."""
     joint_jitter: float = 0.0
@@ -60,7 +62,11 @@ def _evidence(group: Group, found: Answers) -> None:
         found.summed |= {f"{term} | {name}": float(part) for term, part in zip(TERMS, _terms(value), strict=True)}
         found.jitter[name] = value.jitter
     if traced_sum.total.requires_grad:
-        traced_sum.total.backward()  # type: ignore[no-untyped-call]
+        try:
+            traced_sum.total.backward()  # type: ignore[no-untyped-call]
+        except NumericalError as error:
+            found.refused_slope = str(error)
+            return
         for name, own in group.prior.named_parameters():
             if own.grad is not None and own.numel() == 1:
                 found.slopes[name] = float(own.detach()), float(own.grad)

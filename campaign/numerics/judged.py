@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from mpmath import mp, mpf
 
+from campaign.numerics import otherwise
 from campaign.numerics.ahead import wanted_slopes
 from campaign.numerics.asked import Answers, ask
 from campaign.numerics.drawn import Group, lone
@@ -30,6 +31,9 @@ ALONE = 6
 
 WELL, SMALL = 1e8, 1e-290
 """Condition number up to which nothing may be refused, and the variance from which on."""
+
+OVERFLOWS = 300.0
+"""Decades from which on sums of a few numbers may be beyond float64."""
 
 Reference = Callable[[Group, int, float, float], Wanted]
 """What is known of a task, given the jitter that was told: of its context, and of its joint density."""
@@ -128,7 +132,9 @@ def judge(group: Group, reference: Reference, outcome: Outcome, slopes: bool = F
             for k, wanted in enumerate(each):
                 _judge_task(f"{group.told}, task {k}", k, jitter, wanted, answers, outcome)
             _judge_sums(group, jitter, each, answers, outcome)
-        if slopes and not jittered:
+        if answers.refused_slope:
+            _judge_refused_slope(group, answers.refused_slope, outcome)
+        elif slopes and not jittered:
             _judge_slopes(group, answers, outcome)
 
 
@@ -170,6 +176,14 @@ def _judge_sums(group: Group, jitter: float, each: Sequence[Wanted], answers: An
         if all(one.values for one in each):
             values = summed([one.values[what] for one in each])
             outcome.compare(name, np.array([found]), values, group.told)
+
+
+def _judge_refused_slope(group: Group, message: str, outcome: Outcome) -> None:
+    """Something on the way to a slope has to be beyond float64: an entry of `A⁻¹`, `ααᵀ` or `A⁻¹SA⁻¹`."""
+    outcome.counts["slopes refused"] += 1
+    outcome.demand("an error names the task", "task" in message, f"{group.told}: {message}")
+    most = max(otherwise.slope_decades(group, k) for k in range(len(group.context)))
+    outcome.demand("an error has a reason", most > OVERFLOWS, f"{group.told}: 1e{most:.0f}, {message}")
 
 
 def _judge_slopes(group: Group, answers: Answers, outcome: Outcome) -> None:

@@ -120,6 +120,15 @@ def wanted(group: Group, k: int, jitter: float, joint_jitter: float) -> Wanted:
     return Wanted(found, task.condition, least)
 
 
+def slope_decades(group: Group, k: int) -> float:
+    """The decimal logarithm of what no entry of `A⁻¹`, `ααᵀ` or `A⁻¹SA⁻¹` of a group's k-th task is above."""
+    task = context_task(group.model, *group.of(group.context, k), 0.0)
+    least = max(float(task.eigenvalues[0]), ROUNDING * float(task.eigenvalues[-1]))
+    rotated = task.Q.T @ task.R
+    beta = float((np.square(rotated) / np.maximum(task.eigenvalues, least)[:, None]).sum())
+    return math.log10(1 + beta) - math.log10(least) - math.log10(task.unit)
+
+
 def lengths_of(columns: Float[Array, "n k"]) -> Float[Array, " k"]:
     """Of each column; squares of very small numbers would vanish."""
     largest = np.abs(columns).max(0)

@@ -387,13 +387,15 @@ class _GaussianTerms(torch.autograd.Function):
             return quadratic, trace, logdet, alpha
         A_inverse = inverse(L)
         found = _GaussianTerms._kept(ctx, A_inverse, alpha, S, quadratic, logdet)
-        check_overflow(quadratic.sum(-1) + found[1] + 0 * _most_slope(A_inverse, alpha, found[1]), names)
+        check_overflow(quadratic.sum(-1) + found[1], names)
+        ctx.names, ctx.wild = names, not bool(_most_slope(A_inverse, alpha, found[1]).isfinite().all())
         return found
 
     @staticmethod
     def _kept(ctx: Any, A_inverse: Tensor, alpha: Tensor, S: Tensor | None, quadratic: Tensor, logdet: Tensor) -> Any:
         trace = (A_inverse * S).sum((-2, -1)) if S is not None else torch.zeros_like(logdet)
         ctx.save_for_backward(A_inverse, alpha, S)
+        ctx.wild = False
         ctx.mark_non_differentiable(alpha)
         return quadratic, trace, logdet, alpha
 
@@ -411,6 +413,8 @@ class _GaussianTerms(torch.autograd.Function):
                 grad_A.baddbmm_(weighted, alpha.mT, alpha=-1.0)
             if S is not None:
                 grad_A = grad_A - trace[:, None, None] * (A_inverse @ S @ A_inverse)
+            if ctx.wild:
+                check_overflow(0 * grad_A.sum((-2, -1)), ctx.names)
         if ctx.needs_input_grad[1]:
             grad_R = 2 * weighted
         if ctx.needs_input_grad[2]:
@@ -421,7 +425,7 @@ class _GaussianTerms(torch.autograd.Function):
 def _most_slope(
     A_inverse: Float[Tensor, "b n n"], alpha: Float[Tensor, "b n q"], trace: Float[Tensor, " b"]
 ) -> Float[Tensor, " b"]:
-    """What no entry of `A⁻¹`, `ααᵀ` or `A⁻¹SA⁻¹` is above."""
+    """What no entry of `A⁻¹`, `ααᵀ` or `A⁻¹SA⁻¹` is above: where it is finite, no slope needs to be looked at."""
     return alpha.square().sum((-2, -1)) + (1 + trace) * A_inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
