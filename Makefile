@@ -33,7 +33,7 @@ bench-gpu: $(VENV)/.dev
 	$(BIN)/python benchmarks/gpu.py
 
 campaign: $(VENV)/.dev
-	$(BIN)/python -m campaign $(if $(FULL),--full)
+	$(BIN)/python -m campaign $(if $(FULL),--full --out docs/results/campaign --page docs/trust.md)
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/sketches.py

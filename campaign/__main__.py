@@ -1,10 +1,11 @@
 """Run the campaign, part by part, and make its report.
 
     python -m campaign [--full] [--parts calibration,numerics] [--jobs 2] [--seed 0] [--out out/campaign]
-    python -m campaign --report docs/trust.md [--out FOLDER]
+    python -m campaign --parts none --out docs/results/campaign --page docs/trust.md
 
-A part writes `OUT/PART.json`; the report is made of these files alone. Without --full about a hundredth is tried. The
-exit code is 1 where something that has to hold does not.
+A part writes `OUT/PART.json`; the page is made of all such files in OUT, and of nothing else. Without --full about a
+hundredth is tried. A part that cannot be run is told, and the others are run all the same. The exit code is 1 where
+something that has to hold does not, or was not found out.
 """
 
 from __future__ import annotations
@@ -28,23 +29,32 @@ LIBRARIES = ("metaprior", "torch", "gpytorch", "numpy", "scipy", "pyarrow", "saf
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all of it (up to three hours on two cores)")
-    parser.add_argument("--parts", default=",".join(PARTS), help="some of " + ", ".join(PARTS))
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}; or none")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("out/campaign"))
-    parser.add_argument("--report", type=Path, help="make the page from what is in --out, and run nothing")
+    parser.add_argument("--out", type=Path, default=Path("out/campaign"), help="folder for what the parts find")
+    parser.add_argument("--page", type=Path, help="the page that is made of it (default: OUT/trust.md)")
     asked = parser.parse_args()
-    if asked.report:
-        asked.report.write_text(report(asked.out), encoding="utf-8")
-        return 0
-    names = asked.parts.split(",")
+    names = [] if asked.parts == "none" else asked.parts.split(",")
     if unknown := [name for name in names if name not in PARTS]:
-        parser.error(f"unknown parts {', '.join(unknown)}: there are {', '.join(PARTS)}")
+        parser.error(f"unknown parts {', '.join(unknown)}: there are {', '.join(PARTS)}, or none")
     effort = Effort(1.0 if asked.full else QUICK, asked.seed, asked.jobs)
     asked.out.mkdir(parents=True, exist_ok=True)
-    console = Console()
-    sections = [run_part(name, effort, asked.out, console) for name in names]
-    return int(not all(section.holds for section in sections))
+    page, console = asked.page or asked.out / "trust.md", Console()
+    held = [_holds(name, effort, asked.out, console) for name in names]
+    page.write_text(report(asked.out), encoding="utf-8")
+    console.print(f"{page} tells it all.", highlight=False)
+    return int(not all(held))
+
+
+def _holds(name: str, effort: Effort, out: Path, console: Console) -> bool:
+    """Whether all that a part looks at holds; one that fails takes none of the others with it, nor its earlier file."""
+    try:
+        return run_part(name, effort, out, console).holds
+    except Exception:
+        console.print_exception()
+        console.print(f"[bold]{PARTS[name]}[/bold] could not be run", highlight=False)
+        return False
 
 
 def run_part(name: str, effort: Effort, out: Path, console: Console) -> Section:

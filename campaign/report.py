@@ -19,11 +19,16 @@ PARTS = {
 }
 """Each is a module with `run(effort)`; the order is that of the page."""
 
+FOUND = Path(__file__).parent / "found.md"
+"""What the campaign has found so far, by hand: the end of the page."""
+
 LEAD = """# Trust
 
-What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` (hours on 2
-cores) runs all of it, `make campaign` a hundredth in minutes, and a smaller part of it is in `make test`. This page is
-made from what it found (`python -m campaign --report docs/trust.md --out docs/results/campaign`).
+What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` (up to three
+hours on 2 cores) runs all of it and writes this page, `make campaign` runs a hundredth in minutes (its page is
+`out/campaign/trust.md`), and a smaller part is in `make test`. Below each part stands the command that made it, with
+its seed and the versions. What did not hold at first was put right, each with a test:
+[what it has found](#what-it-has-found).
 """
 
 
@@ -40,7 +45,8 @@ def report(folder: Path) -> str:
         tried = ", ".join(f"{count:,.0f} {what}" for what, count in section.counts.items())
         hold = f"{sum(one.holds for one in section.checks)} of {len(section.checks)}"
         lines.append(f"| {section.title} | {tried} | {hold} |")
-    return "\n".join([*lines, "", *(_section(*part) for part in parts.values())])
+    found = FOUND.read_text(encoding="utf-8")
+    return "\n".join([*lines, "", *(_section(*part) for part in parts.values()), found])
 
 
 def _section(section: Section, about: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign import __main__ as campaign
 from campaign.parts import Check, Effort, Section, Table, read_section, write_section
 from campaign.report import PARTS, report
 
@@ -33,6 +34,34 @@ def test_a_section_comes_back_as_it_was_and_hides_nothing(tmp_path):
         "50.0% of the full campaign",
     ):
         assert said in page
+
+
+def test_a_part_that_fails_takes_none_of_the_others_with_it(tmp_path, monkeypatch, capsys):
+    def run(name, effort, out, console):
+        if name == "hostile":
+            raise RuntimeError("no room")
+        section = Section(PARTS[name], "how", (Check("it holds", True, "it does"),), counts={"tries": 1})
+        write_section(section, ABOUT | {"part": name}, out / f"{name}.json")
+        return section
+
+    monkeypatch.setattr(campaign, "run_part", run)
+    monkeypatch.setattr("sys.argv", ["campaign", "--parts", "numerics,hostile,supply", "--out", str(tmp_path)])
+    assert campaign.main() == 1
+    assert "no room" in capsys.readouterr().out
+    page = (tmp_path / "trust.md").read_text()
+    assert page == report(tmp_path)
+    for said in (
+        "| Numbers | 1 tries | 1 of 1 |",
+        "| Hostile input | not run in full yet | – |",
+        "| What comes along |",
+    ):
+        assert said in page
+    monkeypatch.setattr("sys.argv", ["campaign", "--parts", "supply", "--out", str(tmp_path)])
+    assert campaign.main() == 0
+    monkeypatch.setattr("sys.argv", ["campaign", "--parts", "nothing", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        campaign.main()
+    assert "unknown parts nothing" in capsys.readouterr().err
 
 
 def squared(number):
