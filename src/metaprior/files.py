@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -282,7 +282,12 @@ def _scores(found: Any) -> dict[str, Any]:
     """How a model scored, if that is what the file says: in each setting, of each metric, some numbers by name."""
     for metrics in found.values():
         known = [metrics[name][part] for name in ("mse", "log_likelihood") for part in ("mean", "stderr")]
-        for value in (*known, *(value for numbers in metrics.values() for value in numbers.values())):
-            if value is not None and type(value) not in (int, float):
-                raise TypeError(f"{value!r} is no score")
+        check_numbers([*known, *(value for numbers in metrics.values() for value in numbers.values())])
     return dict(found)
+
+
+def check_numbers(found: Iterable[Any]) -> None:
+    """Whether what a file says are numbers, or nothing: a reader is shown them as such."""
+    for value in found:
+        if value is not None and type(value) not in (int, float):
+            raise TypeError(f"{value!r} is no number")

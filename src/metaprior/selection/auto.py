@@ -17,7 +17,7 @@ from torch import Tensor
 
 from metaprior.devices import device_of
 from metaprior.errors import DataError, OptionError, UnknownNameError
-from metaprior.files import State
+from metaprior.files import State, check_numbers
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of, going_on
 from metaprior.methods import METHODS, All, Combination, Entry, GPPerTask, add_methods, go_on, named_methods
@@ -204,11 +204,14 @@ class Auto(KeptMethod):
     def from_state(cls, state: State) -> Self:
         """The same again."""
         found, structure = cls(), state.structure
+        figures = [figure for one in structure["tried"] for figure in (*one["density"], *one["behind"], one["mse"])]
+        check_numbers([*structure["chosen"].values(), *structure["coverage"], *figures])
         found.method_, found.fallback_ = state.method("method"), state.method("fallback")
         found.usual_ = (state.tensor("usual.evidence"), state.tensor("usual.sizes"))
         found.chosen_, found.why_, found.left_out_ = dict(structure["chosen"]), structure["why"], structure["left_out"]
         found.calibration_ = Calibration(tuple(float(value) for value in structure["reach"]))
-        found.coverage_ = tuple(structure["coverage"])  # type: ignore[assignment]
+        before, after = structure["coverage"]
+        found.coverage_ = (before, after)
         found.tried_ = [
             Tried(**one | {"density": Summary(*one["density"]), "behind": Summary(*one["behind"])})
             for one in structure["tried"]

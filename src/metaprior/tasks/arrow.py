@@ -16,7 +16,7 @@ SPOKEN = ("__arrow_c_stream__", "__arrow_c_array__")
 def as_frame(table: Any) -> nw.DataFrame[Any]:
     """A pandas, polars or Arrow table as it is; anything else that speaks Arrow as an Arrow table, read once."""
     try:
-        return nw.from_native(table, eager_only=True)
+        return nw.from_native(_plain_table(table) if isinstance(table, pa.Table) else table, eager_only=True)
     except nw.exceptions.DuplicateError as error:
         raise DataError(f"the table has columns of the same name; rename them. {error}") from None
     except TypeError:
@@ -54,10 +54,12 @@ def _read(table: Any) -> pa.Table:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise DataError(f"the table has several columns called {twice[0]!r}; rename them.")
-    plain = [(field.name, _plain(field.type)) for field in found.schema]
-    return found.cast(pa.schema(plain))
+    return _plain_table(found)
 
 
-def _plain(dtype: Any) -> Any:
-    """The type of text that is kept in some other way than one after another."""
-    return pa.string() if str(dtype) == "string_view" else dtype
+def _plain_table(table: pa.Table) -> pa.Table:
+    """The same with its text one after another: of text that is kept as views, Arrow cannot take some rows."""
+    plain = [pa.string() if str(field.type) == "string_view" else field.type for field in table.schema]
+    if plain == table.schema.types:
+        return table
+    return table.cast(pa.schema([field.with_type(one) for field, one in zip(table.schema, plain, strict=True)]))

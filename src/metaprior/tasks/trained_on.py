@@ -22,6 +22,9 @@ from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.possible import Possible
 from metaprior.tasks.tasks import Tasks
 
+DAYS = 2**40
+"""Since 1970, in either direction: more than any type of dates has."""
+
 DIGEST = 8
 """Bytes of a task's hash: enough to tell tasks apart. Ids that can be guessed can be tested: they are no secret."""
 
@@ -214,11 +217,18 @@ class TrainedOn:
             ("a range", _are_ranges(self.x_range, len(columns.x)) and _are_ranges(self.y_range, len(columns.y))),
             ("a salt", isinstance(self.salt, str)),
             ("a hash", self.hashes.dtype == torch.uint8 and self.hashes.shape[1:] == (DIGEST,)),
-            ("a date", {*self.dated, *self.clocks} <= {*columns.x}),
+            ("a date", {*self.dated, *self.clocks} <= {*columns.x} and self._are_days()),
             ("a task column", numbered and _are_ranges([(one, one) for one in self.task_x.typical], width)),
             ("the range of a task column", _are_ranges(self.task_x.ranges, width)),
             ("a possible value", len(self.possible) in (0, len(columns.y)) and all(a < b for a, b, _ in self.possible)),
         ]
+
+    def _are_days(self) -> bool:
+        """Whether columns of dates lie among the days that there are."""
+        ends = [
+            end for name, pair in zip(self.columns.x, self.x_range, strict=True) for end in pair if name in self.dated
+        ]
+        return all(abs(end) < DAYS for end in ends)
 
 
 def _is_name(name: object) -> bool:
