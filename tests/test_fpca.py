@@ -7,6 +7,7 @@ from pyarrow import csv
 
 from metaprior import DataError, NotFittedError, NumericalError, OptionError, Tasks, evidence, score
 from metaprior.learning import Designs, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.learning.em import UNKNOWNS, check_rank
 from metaprior.learning.mixtures import TaskDesigns, designs_of, fit_kinds
 from metaprior.methods import FPCA
 from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis
@@ -208,6 +209,18 @@ def test_what_fpca_refuses():
         FPCA(noise_floor=0.0).fit(curves(9))
     with pytest.raises(NotFittedError):
         FPCA().mean_function(torch.zeros(1, 1))
+
+
+def test_a_rank_has_a_function_for_each_component_and_no_more_unknowns_than_one_step_solves_for():
+    q, p = 100, 2
+    most = UNKNOWNS // q - p
+    for rank, one_grid in ((1, False), (most, False), (most + 1, True), (q, True)):
+        check_rank(rank, q, p, one_grid=one_grid)
+    with pytest.raises(OptionError, match=f"100 basis functions with rank {most + 1} are too many for irregular"):
+        check_rank(most + 1, q, p, one_grid=False)
+    for rank in (0, q + 1):
+        with pytest.raises(OptionError, match="from 1 to the number of basis functions, 100"):
+            check_rank(rank, q, p, one_grid=True)
 
 
 def test_what_linear_algebra_cannot_do_is_said_in_words():

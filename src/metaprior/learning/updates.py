@@ -72,7 +72,7 @@ class _Guarded:
             self.trouble = str(error)
             return None
         finite = [p.grad.sum().isfinite() for p in self.parameters() if p.grad is not None]
-        if bool(torch.stack([value.detach().isfinite(), *finite]).all()):
+        if bool(torch.stack([value.isfinite(), *finite]).all()):
             return float(value.detach())
         self.trouble = "the loss or its gradient is not finite."
         return None
