@@ -69,6 +69,27 @@ def test_em_ends_where_the_gradient_of_the_evidence_is_zero():
     assert float(per_value.abs().max()) < 1e-5
 
 
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("make", [ragged, mixed])
+def test_elsewhere_the_start_is_a_covariance_of_ridge_estimates(make, p):
+    """Task by task: the mean of all points by least squares, and what is left of each task with a ridge."""
+    tasks, basis, floor = make(p=p), PolynomialBasis(-3.0, 3.0, 4), 1e-6
+    every, m = basis(tasks.x), len(tasks)
+    mean = torch.linalg.lstsq(every, tasks.y).solution
+    ridge = every.square().sum() / (4 * m) * torch.eye(4)
+    covariance = torch.zeros(4, 4).double()
+    for task in tasks:
+        B = basis(task.x)
+        own = torch.linalg.solve(B.mT @ B + ridge, B.mT @ (task.y - B @ mean))
+        covariance += own @ own.mT / (m * p)
+    values, vectors = torch.linalg.eigh(covariance)
+    found = start_of(Designs.of(basis, tasks), 2, floor)
+    torch.testing.assert_close(found.mean, mean)
+    torch.testing.assert_close(found.loadings @ found.loadings.mT, vectors[:, 2:] * values[2:] @ vectors[:, 2:].mT)
+    assert found.noise == pytest.approx(0.5 * float((tasks.y - every @ mean).square().mean()))
+    assert start_of(Designs.of(basis, tasks), 2, 99.0).noise == 99.0
+
+
 def test_on_one_grid_the_start_is_the_maximum():
     designs = Designs.of(SplineBasis(0.0, 1.0, [0.3, 0.6]), curves(60, grid=np.linspace(0, 1, 15), noise=0.2))
     assert designs.one_grid

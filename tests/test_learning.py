@@ -21,7 +21,16 @@ from metaprior import (
     meta_train,
 )
 from metaprior.inference.factor import _trusted
-from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates, recording
+from metaprior.learning import (
+    OPTIMIZERS,
+    HeldOut,
+    TrainingSpec,
+    checkpoints,
+    evidence_loss,
+    make_updates,
+    meta_train_many,
+    recording,
+)
 from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.learning.updates import LBFGS
@@ -311,18 +320,23 @@ def test_objective_is_the_sum_of_the_tasks_losses(p):
         ({"max_epochs": 0}, OptionError, "must be above 0"),
         ({"patience": 0}, OptionError, "must be above 0"),
         ({"optimizer": "lbfgs", "batch_size": 4}, OptionError, "batch_size"),
+        ({"optimizer": "adam", "batch_size": 0}, OptionError, "batch_size"),
         ({"held_out": 2.0}, OptionError, "between 0 and 1"),
     ],
 )
 def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         meta_train(make_prior("zero", "rbf", d=1, seed=0), sines(5), **options, **QUIET)
+    priors, how = [make_prior("zero", "rbf", d=1, seed=0) for _ in range(2)], [TrainingSpec(), TrainingSpec(**options)]
+    with pytest.raises(error, match=message):
+        meta_train_many(priors, [sines(5)] * 2, how, [0, 0])
 
 
 def test_one_look_after_one_epoch_is_a_training():
-    options = {"check_every": 1, "max_epochs": 1, "patience": 1}
-    training = meta_train(PRIORS["vanilla"](1, 1), ragged(), held_out=None, **options, **QUIET)
-    assert [check.epoch for check in training.checks] == [0, 1]
+    options = {"check_every": 1, "max_epochs": 1, "patience": 1, "held_out": None}
+    for more in ({}, {"optimizer": "adam", "batch_size": 1}):
+        training = meta_train(PRIORS["vanilla"](1, 1), ragged(), **options, **more, **QUIET)
+        assert [check.epoch for check in training.checks] == [0, 1]
 
 
 def test_tasks_that_cannot_be_learned_from():
