@@ -7,6 +7,7 @@ from pyarrow import csv
 
 from metaprior import DataError, NotFittedError, NumericalError, OptionError, Tasks, evidence, score
 from metaprior.learning import Designs, MixedEffects, evidence_of, fit_em, start_of
+from metaprior.learning.em import UNKNOWNS, check_rank
 from metaprior.learning.mixtures import TaskDesigns, designs_of, fit_kinds
 from metaprior.methods import FPCA
 from metaprior.priors import FourierBasis, PolynomialBasis, SplineBasis
@@ -66,6 +67,27 @@ def test_em_ends_where_the_gradient_of_the_evidence_is_zero():
     evidence(prior, tasks).total.sum().backward()
     per_value = torch.cat([p.grad.flatten() for p in (prior.mean.coefficients, prior.kernel.loadings)]) / len(tasks.x)
     assert float(per_value.abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("make", [ragged, mixed])
+def test_elsewhere_the_start_is_a_covariance_of_ridge_estimates(make, p):
+    """Task by task: the mean of all points by least squares, and what is left of each task with a ridge."""
+    tasks, basis, floor = make(p=p), PolynomialBasis(-3.0, 3.0, 4), 1e-6
+    every, m = basis(tasks.x), len(tasks)
+    mean = torch.linalg.lstsq(every, tasks.y).solution
+    ridge = every.square().sum() / (4 * m) * torch.eye(4)
+    covariance = torch.zeros(4, 4).double()
+    for task in tasks:
+        B = basis(task.x)
+        own = torch.linalg.solve(B.mT @ B + ridge, B.mT @ (task.y - B @ mean))
+        covariance += own @ own.mT / (m * p)
+    values, vectors = torch.linalg.eigh(covariance)
+    found = start_of(Designs.of(basis, tasks), 2, floor)
+    torch.testing.assert_close(found.mean, mean)
+    torch.testing.assert_close(found.loadings @ found.loadings.mT, vectors[:, 2:] * values[2:] @ vectors[:, 2:].mT)
+    assert found.noise == pytest.approx(0.5 * float((tasks.y - every @ mean).square().mean()))
+    assert start_of(Designs.of(basis, tasks), 2, 99.0).noise == 99.0
 
 
 def test_on_one_grid_the_start_is_the_maximum():
@@ -208,6 +230,18 @@ def test_what_fpca_refuses():
         FPCA(noise_floor=0.0).fit(curves(9))
     with pytest.raises(NotFittedError):
         FPCA().mean_function(torch.zeros(1, 1))
+
+
+def test_a_rank_has_a_function_for_each_component_and_no_more_unknowns_than_one_step_solves_for():
+    q, p = 100, 2
+    most = UNKNOWNS // q - p
+    for rank, one_grid in ((1, False), (most, False), (most + 1, True), (q, True)):
+        check_rank(rank, q, p, one_grid=one_grid)
+    with pytest.raises(OptionError, match=f"100 basis functions with rank {most + 1} are too many for irregular"):
+        check_rank(most + 1, q, p, one_grid=False)
+    for rank in (0, q + 1):
+        with pytest.raises(OptionError, match="from 1 to the number of basis functions, 100"):
+            check_rank(rank, q, p, one_grid=True)
 
 
 def test_what_linear_algebra_cannot_do_is_said_in_words():

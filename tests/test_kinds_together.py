@@ -48,6 +48,15 @@ def test_the_evidence_of_each_task_is_the_same(designs, shares):
     torch.testing.assert_close(evidences_together(designs, models), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_scores_that_no_task_determines_are_told(designs, shares):
+    """Also where the other kinds are fine."""
+    fine, other, _ = one_by_one(designs, shares, [2, 2, 2], [None] * 3)
+    steep = other._replace(loadings=1e9 * torch.ones_like(other.loadings), noise=1e-12)  # one component twice
+    for evidences in (designs.evidences, lambda models: evidences_together(designs, models)):
+        with pytest.raises(NumericalError, match="covariance is not positive definite"):
+            evidences([fine, steep])
+
+
 def test_what_tasks_do_not_determine_is_told(designs, shares):
     none = shares.clone()
     none[:, 1] = 0.0

@@ -37,6 +37,17 @@ class Valleys:
         return Valleys(self.widths[list(which)], self.wall)
 
 
+class Ridges(Valleys):
+    """Two hollows with a ridge between them, on which the curvature does not tell how far to go."""
+
+    def loss(self, values):
+        w, above = self.widths[:, None], values**2 - 1
+        return (w * above**2).sum(1), 4 * w * above * values
+
+    def select(self, which):
+        return Ridges(self.widths[list(which)])
+
+
 def textbook(problem, x, steps):
     """Nocedal and Wright's two loops with backtracking: the path of one problem, and its refused steps in a row."""
     pairs = deque(maxlen=HISTORY)
@@ -46,7 +57,7 @@ def textbook(problem, x, steps):
         return float(loss[0]), g[0]
 
     loss, g = evaluated(x)
-    d, t, refused, path = -g, min(1 / np.abs(g).sum(), 1.0), 0, []
+    d, t, refused, path = -g, 1 / max(np.abs(g).sum(), 1.0), 0, []
     for _ in range(steps):
         trial = x + t * d
         new, slopes = evaluated(trial)
@@ -55,7 +66,8 @@ def textbook(problem, x, steps):
             s, y = trial - x, slopes - g
             x, loss, g, refused = trial, new, slopes, 0
             pairs.append((s, y) if s @ y > 1e-12 * (y @ y) else None)
-            d, t = -two_loops(g, [one for one in pairs if one is not None]), 1.0
+            known = [one for one in pairs if one is not None]
+            d, t = -two_loops(g, known), 1.0 if known else 1 / max(np.abs(g).sum(), 1.0)
         else:
             refused += 1
             shorter = -0.5 * slope * t**2 / (new - loss - slope * t) if math.isfinite(new) else 0.0
@@ -76,11 +88,15 @@ def two_loops(g, pairs):
     return r
 
 
-@pytest.mark.parametrize("wall", [math.inf, 1.6])
-def test_each_problem_takes_the_textbooks_steps(wall):
-    widths = [0.5, 3.0, 10.0]
+WIDTHS = [0.5, 3.0, 10.0]
+
+
+@pytest.mark.parametrize("problems", [Valleys(WIDTHS), Valleys(WIDTHS, wall=1.6), Ridges(WIDTHS)])
+def test_each_problem_takes_the_textbooks_steps(problems):
     start = np.random.default_rng(0).normal(size=(3, 4)) * 0.4
-    problems = Valleys(widths, wall)
+    if isinstance(problems, Ridges):
+        start[[0, 2]] += 1.0
+        start[1] = [0.1, -0.05, 0.08, 0.06]  # it alone begins on the ridge
     updates = _Updates(problems, start, ALL)
     paths = [textbook(problems.select([k]), start[k], 25) for k in range(3)]
     for step in range(25):
@@ -92,6 +108,23 @@ def test_each_problem_takes_the_textbooks_steps(wall):
             if loss > 1e-3:
                 assert updates.refused[k] == refused
     assert (updates.loss < 0.2).all()
+
+
+def test_a_direction_that_does_not_go_down_is_given_up_with_what_led_there():
+    problems = Valleys(WIDTHS)
+    updates = _Updates(problems, np.random.default_rng(0).normal(size=(3, 4)) * 0.4, ALL)
+    updates.step(problems)
+    assert updates.known.any(1).all()
+    steps = updates.basis[1][[0, HISTORY]].astype(float)
+    updates.g[1] = np.linalg.svd(steps)[2][-1]  # along neither the step nor the change of slopes: H is γ there
+    updates.curvature[1] = -0.5
+    plain, others = -updates.g[1], [0, 2]
+    d, slope = updates._direction()
+    assert d[1] == pytest.approx(plain)
+    assert slope == pytest.approx((updates.g * d).sum(1))
+    assert not updates.known[1].any()
+    assert updates.known[others].any(1).all()
+    assert (slope < 0).all()
 
 
 def test_a_first_step_goes_down_by_one_in_all_at_most():
@@ -132,6 +165,7 @@ def test_when_it_ends_and_what_is_kept():
     assert few.best == few.looks[-1]
     assert few.best.judged == pytest.approx(-few.best.loss)
     assert math.isnan(few.looks[0].loss)
+    assert (start == 0.5).all()  # which is the caller's
     patient = learn_together(Valleys([1.0]), start, ALL, max_epochs=900, check_every=3, patience=4, tolerance=1e9)[0]
     assert patient.stopped == "converged: no rise above 1000000000.0 in 4 checks"
     assert patient.looks[-1].epoch == 12

@@ -21,7 +21,16 @@ from metaprior import (
     meta_train,
 )
 from metaprior.inference.factor import _trusted
-from metaprior.learning import OPTIMIZERS, HeldOut, checkpoints, evidence_loss, make_updates, recording
+from metaprior.learning import (
+    OPTIMIZERS,
+    HeldOut,
+    TrainingSpec,
+    checkpoints,
+    evidence_loss,
+    make_updates,
+    meta_train_many,
+    recording,
+)
 from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.learning.updates import LBFGS
@@ -59,17 +68,41 @@ def test_algorithm_1_is_the_papers_loop():
     """ψ ← ψ − η ∇L(Dᵢ; ψ), one task after another, against a version with nothing batched."""
     tasks, prior = ragged(count=7), make_prior("deep", "rbf", d=1, hidden=(4,), seed=0)
     by_hand = copy.deepcopy(prior)
-    meta_train(prior, tasks, optimizer="algorithm1", learning_rate=1e-3, max_epochs=2, held_out=None, **QUIET)
+    options = {"optimizer": "algorithm1", "learning_rate": 1e-3, "max_epochs": 2, "held_out": None}
+    training = meta_train(prior, tasks, **options, **QUIET)
     generator = torch.Generator().manual_seed(0)
-    for _ in range(2):
+    for check in training.checks[1:]:
+        losses = []
         for i in torch.randperm(len(tasks), generator=generator).tolist():
             loss = -slow_evidence(by_hand, tasks.select([i])).sum()
+            losses.append(loss.item())
             gradients = torch.autograd.grad(loss, by_hand.learned_parameters())
             with torch.no_grad():
                 for parameter, gradient in zip(by_hand.learned_parameters(), gradients, strict=True):
                     parameter -= 1e-3 * gradient
+        assert check.loss_per_task == pytest.approx(np.mean(losses))
     for ours, theirs in zip(prior.parameters(), by_hand.parameters(), strict=True):
         assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("batch_size", [3, None])
+def test_adam_takes_a_step_for_each_batch_and_tells_the_loss_of_a_task(batch_size):
+    """Against torch's Adam on batches of which the last has one task, with nothing batched in them."""
+    tasks, prior = ragged(count=7), PRIORS["learned mean"](1, 1)
+    by_hand = copy.deepcopy(prior)
+    updates = make_updates("adam", prior, tasks, evidence_loss(prior, "task"), rate=1e-2, batch_size=batch_size, seed=3)
+    generator, optimizer = torch.Generator().manual_seed(3), torch.optim.Adam(by_hand.learned_parameters(), lr=1e-2)
+    for _ in range(2):
+        told, total = updates.run(1), 0.0
+        for some in torch.randperm(len(tasks), generator=generator).split(batch_size or len(tasks)):
+            optimizer.zero_grad()
+            loss = -slow_evidence(by_hand, tasks.select(some)).mean()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(some)
+        assert told == pytest.approx(total / len(tasks))
+    for ours, theirs in zip(prior.parameters(), by_hand.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-7, atol=1e-9)
 
 
 def test_the_optimum_of_a_constant_mean_is_the_weighted_average():
@@ -115,6 +148,9 @@ def test_small_problems_run_on_one_thread_and_the_users_number_comes_back():
             assert torch.get_num_threads() == 2
         assert entries_of(batches(shared(count=9, n=6))) == 36
         assert entries_of(padded(shared(count=9, n=6))) == 9 * 36
+        prior = PRIORS["vanilla"](1, 1)
+        how = {"rate": 0.1, "batch_size": 9, "seed": 0}
+        assert make_updates("adam", prior, shared(count=20, n=6), evidence_loss(prior, "task"), **how).entries == 9 * 36
         with pytest.raises(KeyError), threads_for(0):
             raise KeyError
         assert torch.get_num_threads() == 2
@@ -261,15 +297,16 @@ def test_nothing_to_learn():
     assert training.epochs == 0
 
 
-def test_objective_is_the_sum_of_the_tasks_losses():
-    prior, tasks = PRIORS["learned both"](1, 1), mixed()
+@pytest.mark.parametrize("p", [1, 2])
+def test_objective_is_the_sum_of_the_tasks_losses(p):
+    prior, tasks = PRIORS["learned both"](1, p), mixed(p=p)
     laid_out = batches(tasks)
     by_task = evidence_loss(prior, "task")(laid_out, tasks.ids).item()
     assert by_task == pytest.approx(-evidence(prior, tasks).total.sum().item())
     per_point = -(evidence(prior, tasks).total / tasks.sizes).sum().item()
     assert evidence_loss(prior, "point")(laid_out, tasks.ids).item() == pytest.approx(per_point)
     assert HeldOut(prior, tasks).evidence() == pytest.approx(-by_task / tasks.y.numel())
-    assert HeldOut(prior, tasks, "point").evidence() == pytest.approx(-per_point / len(tasks))
+    assert HeldOut(prior, tasks, "point").evidence() == pytest.approx(-per_point / p / len(tasks))
     with pytest.raises(UnknownNameError, match="Did you mean 'point'"):
         evidence_loss(prior, "points")  # type: ignore[arg-type]
 
@@ -279,13 +316,27 @@ def test_objective_is_the_sum_of_the_tasks_losses():
     [
         ({"optimizer": "adm"}, UnknownNameError, "Did you mean 'adam'"),
         ({"learning_rate": 0.0}, OptionError, "must be above 0"),
+        ({"check_every": 0}, OptionError, "must be above 0"),
+        ({"max_epochs": 0}, OptionError, "must be above 0"),
+        ({"patience": 0}, OptionError, "must be above 0"),
         ({"optimizer": "lbfgs", "batch_size": 4}, OptionError, "batch_size"),
+        ({"optimizer": "adam", "batch_size": 0}, OptionError, "batch_size"),
         ({"held_out": 2.0}, OptionError, "between 0 and 1"),
     ],
 )
 def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         meta_train(make_prior("zero", "rbf", d=1, seed=0), sines(5), **options, **QUIET)
+    priors, how = [make_prior("zero", "rbf", d=1, seed=0) for _ in range(2)], [TrainingSpec(), TrainingSpec(**options)]
+    with pytest.raises(error, match=message):
+        meta_train_many(priors, [sines(5)] * 2, how, [0, 0])
+
+
+def test_one_look_after_one_epoch_is_a_training():
+    options = {"check_every": 1, "max_epochs": 1, "patience": 1, "held_out": None}
+    for more in ({}, {"optimizer": "adam", "batch_size": 1}):
+        training = meta_train(PRIORS["vanilla"](1, 1), ragged(), **options, **more, **QUIET)
+        assert [check.epoch for check in training.checks] == [0, 1]
 
 
 def test_tasks_that_cannot_be_learned_from():
@@ -373,6 +424,26 @@ def test_a_checkpoint_is_due_some_time_after_the_last(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="belongs to another training"):
         checkpoints.Checkpoint(tmp_path / "kept", "something else").read()
     assert checkpoints.Checkpoint(tmp_path / "none", "what decides").read() is None
+
+
+def test_a_checkpoint_goes_when_learning_has_ended_unless_it_is_to_be_kept(tmp_path, monkeypatch):
+    """One that was kept has the end in it: what goes on from there is there at once."""
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+
+    def learned(**options):
+        prior = PRIORS["vanilla"](1, 1)
+        training = meta_train(
+            prior, ragged(), max_epochs=4, check_every=2, checkpoint=tmp_path / "kept", **options, **QUIET
+        )
+        return [check.held_out_evidence for check in training.checks], [p.tolist() for p in prior.parameters()]
+
+    first = learned()
+    assert not (tmp_path / "kept").exists()
+    assert learned(keep=True) == first
+    assert (tmp_path / "kept").exists()
+    monkeypatch.setattr(LBFGS, "run", None)
+    assert learned() == first
+    assert not (tmp_path / "kept").exists()
 
 
 def test_slopes_along_what_does_not_matter_are_nothing():

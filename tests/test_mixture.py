@@ -9,7 +9,7 @@ from metaprior import NotFittedError, OptionError, Tasks
 from metaprior.inference import WarpedPosterior
 from metaprior.learning import Designs, evidence_of, fit_em, start_of
 from metaprior.learning.grid_kinds import GridDesigns
-from metaprior.learning.mixtures import KindsEM, TaskDesigns, fit_kinds, k_means
+from metaprior.learning.mixtures import KindsEM, TaskDesigns, designs_of, fit_kinds, k_means
 from metaprior.methods import FPCA, Mixture, Warped
 from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
@@ -93,6 +93,34 @@ def test_em_never_loses_evidence_and_tells_what_collapsed():
     fit = fit_kinds(designs, lonely, 2, floor=1e-6)
     assert "2 of 3 kinds collapsed" in fit.notes[0]
     assert len(fit.models) == 1
+
+
+def test_a_task_of_a_kind_that_is_gone_may_be_of_any_other():
+    gone = [[0.0, 0.0, 1.0], [4e-12, 0.0, 1.0], [0.0, 0.01, 0.99]]
+    before = torch.tensor([*[[1.0, 0.0, 0.0]] * 6, *[[0.4, 0.6, 0.0]] * 12, *gone]).double()
+    em = KindsEM(None, before, 1, 1e-6)
+    em._take_out()
+    known, some, rest = em.responsible[:6], em.responsible[6:18], em.responsible[18:]
+    assert em.notes == ["1 of 3 kinds collapsed and were taken out"]
+    assert len(em.models) == 2
+    assert torch.allclose(known, torch.tensor([1.0, 0.0]).double())
+    assert torch.allclose(some, torch.tensor([0.4, 0.6]).double())
+    assert rest[[0, 2]].numpy() == pytest.approx(np.array([[0.5, 0.5], [0.0, 1.0]]), abs=1e-9)
+    assert 0.5 < float(rest[1, 0]) < 1.0
+    assert float(em.responsible.min()) >= 0.0
+    assert torch.allclose(em.responsible.sum(1), torch.ones(21).double())
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(1, [1, 1, 1]), (2, [2, 2, 2]), (4, [2, 3, 4])])
+def test_a_kind_has_half_as_many_components_as_tasks_at_most(rank, expected):
+    tasks = two_kinds(20, 0)
+    designs = TaskDesigns.of(make_basis("polynomial", tasks.x, 5), tasks)
+    start = torch.eye(3).double()[[0] * 5 + [1] * 6 + [2] * 9]
+    models = KindsEM(designs, start, rank, 1e-6).advance(1).models
+    assert [model.loadings.shape[1] for model in models] == expected
+    few = designs_of(make_basis("polynomial", tasks.x, 5), tasks.select(range(3)))
+    (alone,) = KindsEM(few, torch.ones(3, 1).double(), rank, 1e-6).advance(1).models
+    assert alone.loadings.shape[1] == 1
 
 
 def test_a_mixture_makes_the_trip_and_refuses_what_it_cannot_do(kinds, tmp_path):
@@ -231,6 +259,31 @@ def test_kinds_on_a_grid_against_the_slow_ways(n, size, p):
     expected = TaskDesigns.of(basis, tasks).evidence(slow)
     assert torch.allclose(designs.evidence(slow), expected, rtol=1e-8)
     assert torch.allclose(designs.evidences([slow, kind])[:, 1], expected, rtol=1e-8)
+
+
+def test_values_and_what_lies_outside_the_basis_are_those_of_a_fit_by_least_squares():
+    tasks = on_a_grid(20, 12, p=2)
+    basis = make_basis("spline", tasks.x, 5)
+    B, y = basis(tasks.x[:12]), tasks.y.view(20, 12, 2)
+    fitted = B @ torch.linalg.lstsq(B.expand(20, -1, -1), y).solution
+    designs = GridDesigns.of(basis, tasks)
+    assert torch.allclose(designs.outside, (y - fitted).square().sum((1, 2)))
+    assert torch.allclose(designs.squares, y.square().sum((1, 2)))
+    inside = GridDesigns.of(basis, Tasks.on_grid(tasks.x[:12], fitted)).outside
+    assert 0.0 <= float(inside.min()) <= float(inside.max()) < 1e-12  # never less than nothing, by rounding
+    assert designs.values == TaskDesigns.of(basis, tasks).values == 20 * 12 * 2
+
+
+def test_a_kind_that_gets_more_components_than_it_has_directions_begins_anew(monkeypatch):
+    tasks = on_a_grid(80, 60)
+    designs = GridDesigns.of(make_basis("spline", tasks.x, 60), tasks)
+    monkeypatch.setattr("metaprior.learning.grid_kinds.SEVERAL", 1)
+    weights = torch.rand(80, generator=torch.Generator().manual_seed(0)).double()
+    small = designs.maximised(weights, 1, 1e-6)
+    grown, anew = designs.maximised(weights, 20, 1e-6, small), designs.maximised(weights, 20, 1e-6)
+    assert small.span.shape[1] < 20
+    for one, other in zip(grown, anew, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_the_leading_directions_rise_to_the_closed_form(monkeypatch):

@@ -1,16 +1,19 @@
 """Learning from tasks in parts: the same as from all of them in memory, for any number of processes."""
 
+import copy
+import math
 import multiprocessing
 import os
 import socket
 from functools import partial
 
+import gpytorch
 import numpy as np
 import pytest
 import torch
 from torch import distributed
 
-from metaprior import DataError, MetaGP, NumericalError, OptionError, Tasks, evidence, model
+from metaprior import DataError, MetaGP, NumericalError, OptionError, Prior, Tasks, evidence, make_prior, model
 from metaprior.errors import MetapriorError
 from metaprior.learning import Designs, Going, Ranks, Statistics, em_over_parts, evidence_of, fit_em, start_of
 from metaprior.learning import streaming as learning
@@ -18,7 +21,7 @@ from metaprior.methods import FPCA, LearnedPrior, Mixture, Warped, go_on
 from metaprior.methods.streaming import All
 from metaprior.priors import PolynomialBasis, SplineBasis
 from metaprior.tasks import Parts, TrainedOn, in_order
-from tests.problems import mixed, ragged, shared
+from tests.problems import mixed, ragged, shared, slow_evidence
 
 QUICK = {"hidden": (6,), "max_epochs": 8, "progress": False}
 
@@ -66,6 +69,24 @@ def test_sums_of_parts_are_those_of_all_tasks(make, p):
     expected = fit_em(whole, 2, start=model, max_steps=1, tolerance=-1.0).model
     for one, other in zip(sums.maximised(1e-6), expected, strict=True):
         torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_round_solves_the_normal_equations_and_scales_components_by_their_scores(p):
+    """`Σ G C S = R`; components whose scores have no spread stay as they are."""
+    tasks, basis = ragged(p=p), PolynomialBasis(-3.0, 3.0, 4)
+    designs = Designs.of(basis, tasks)
+    sums = Statistics.under(start_of(designs, 2, 1e-6), designs)
+    plain = sums._replace(scores=torch.zeros(2, 2).double()).maximised(1e-6)
+    C = torch.cat([plain.mean, plain.loadings], 1)
+    torch.testing.assert_close(torch.einsum("abst,bt->as", sums.pairs, C), sums.projected)
+    assert plain.noise == pytest.approx(
+        (float(tasks.y.square().sum()) - float((C * sums.projected).sum())) / tasks.y.numel()
+    )
+    found, spread = sums.maximised(1e-6), sums.scores / (len(tasks) * p)
+    torch.testing.assert_close(found.mean, plain.mean)
+    torch.testing.assert_close(found.loadings @ found.loadings.mT, plain.loadings @ spread @ plain.loadings.mT)
+    assert (found.noise, sums.maximised(99.0).noise) == (plain.noise, 99.0)
 
 
 @pytest.mark.parametrize("count", [1, 4, 70])
@@ -119,6 +140,53 @@ def test_a_prior_goes_on_with_all_tasks_and_is_never_worse_than_its_sample(small
     assert found == pytest.approx(gp.training_.best.held_out_evidence)  # the best is what is kept
 
 
+class StoppedError(Exception):
+    """Stands for whatever ends a process."""
+
+
+class Counted(Held):
+    """Parts that say how many of them were read, and end the process after some."""
+
+    def __init__(self, tasks, count, most=999):
+        super().__init__(tasks, count)
+        self.read, self.most = 0, most
+
+    def part(self, k):
+        if self.read == self.most:
+            raise StoppedError
+        self.read += 1
+        return super().part(k)
+
+
+def curves_of(parts, going):
+    basis = SplineBasis(0.0, 5.0, [2.0])
+    start = start_of(Designs.of(basis, parts.all.select(range(10))), 2, 1e-6)
+    found = em_over_parts(parts, basis, start, going, name="curves", floor=1e-6, tolerance=1e-5)
+    return found.model.mean.tolist(), found.model.loadings.tolist(), found.model.noise, found.evidence, found.converged
+
+
+def prior_of(parts, going):
+    prior, judge = make_prior("constant", "rbf", d=1, seed=0), curves(10, 7)
+    how = learning.TrainingSpec()
+    training = learning.learn_over_parts(prior, parts, judge, how, going, name="prior", seed=0)
+    assert len({check.held_out_evidence for check in training.checks}) > 4
+    return [one.tolist() for one in prior.parameters()], repr(training)
+
+
+@pytest.mark.parametrize(("learned", "most", "done"), [(curves_of, 15, 12), (prior_of, 4, 4)])
+def test_what_was_stopped_among_the_parts_goes_on_there_to_the_same_end(learned, most, done, tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.learning.checkpoints.EVERY", 0.0)
+    monkeypatch.setattr(learning, "RATE", 0.1)
+    going = Going(Ranks(), tmp_path, "of these tasks", progress=False)
+    tasks = in_order(curves())
+    whole, first, rest = (Counted(tasks, 6, end) for end in (999, most, 999))
+    expected = learned(whole, Going(Ranks(), progress=False))
+    with pytest.raises(StoppedError):
+        learned(first, going)
+    assert learned(rest, going) == expected
+    assert rest.read == whole.read - done
+
+
 def test_slopes_of_parts_are_those_of_all_tasks():
     tasks, prior = curves(20), LearnedPrior("linear", "rbf", **QUICK).fit(curves(10, 3)).prior_
     run = learning._Run(prior, learning.HeldOut(prior, tasks), Held(tasks, 3), learning.TrainingSpec(), Ranks(), 0)
@@ -131,6 +199,46 @@ def test_slopes_of_parts_are_those_of_all_tasks():
     run.parameters = [*run.parameters, torch.ones(2, dtype=torch.float64, requires_grad=True)]  # which nothing uses
     wider = Ranks().summed(range(3), run._slopes)
     torch.testing.assert_close(wider, torch.cat([sums, torch.zeros(2, dtype=torch.float64)]))
+
+
+class Level(gpytorch.means.Mean):
+    """A constant mean, which is not a number at negative inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.height = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.height + 0 * x[..., 0].log()
+
+
+def test_a_pass_over_the_parts_is_adams_at_a_rate_that_falls_along_half_a_wave(monkeypatch):
+    """Against torch's own on tasks that nobody batches; a part without evidence has no say in its step."""
+    monkeypatch.setattr(learning, "RATE", 0.1)
+    monkeypatch.setattr(learning, "UPDATES", 3)
+    bad = (1, 6)
+    tasks = Tasks.from_pairs([(-t.x if k % 7 in bad else t.x, t.y) for k, t in enumerate(curves(21))])
+    prior = Prior(Level(), gpytorch.kernels.RBFKernel().double(), 0.5, learn=["mean", "kernel"])
+    by_hand, judge = copy.deepcopy(prior), learning.HeldOut(prior, curves(5, 1))
+    run = learning._Run(prior, judge, Held(tasks, 7), learning.TrainingSpec(), Ranks(), 0)
+    assert sorted(run.steps) == [[0, 1], [2, 3], [4, 5], [6]]
+    optimizer = torch.optim.Adam(by_hand.learned_parameters())
+    for done, group in enumerate(run.steps, 1):
+        run.step(group)
+        optimizer.param_groups[0]["lr"] = 0.05 + 0.05 * math.cos(math.pi * done / 4)
+        optimizer.zero_grad()
+        if some := [k for k in range(21) if k % 7 in group and k % 7 not in bad]:
+            loss = -slow_evidence(by_hand, tasks.select(some)).mean()
+            loss.backward()
+            optimizer.step()
+            assert run.checks[-1].loss_per_task == pytest.approx(loss.item())
+        for one, other in zip(prior.parameters(), by_hand.parameters(), strict=True):
+            torch.testing.assert_close(one, other)
+        assert (len(run.checks), run.done) == (1 + done, done)
+    assert run.skipped == 1
+    told = run.end(curves(5, 1))
+    assert (told.skipped, told.stopped) == (1, "went through all tasks, in 4 updates")
+    assert judge.evidence() == told.best.held_out_evidence == max(one.held_out_evidence for one in told.checks)
 
 
 def test_a_look_tells_the_loss_of_a_task():

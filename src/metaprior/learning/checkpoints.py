@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError
@@ -104,7 +103,7 @@ def _put_together(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return value
     ((what, content),) = value.items()
     if what == "tensor":
-        return torch.clone(tensors[content])
+        return tensors[content]
     if what == "pairs":
         return {_put_together(k, tensors): _put_together(v, tensors) for k, v in content}
     if what == "list":

@@ -214,9 +214,9 @@ class GridDesigns:
         if SEVERAL * count > len(scatter):
             values, vectors = torch.linalg.eigh(scatter)
             return values.flip(0).clamp(min=0.0), vectors.flip(1)
-        known = span is not None and span.shape[1] >= count
-        vectors = span[:, :count] if span is not None and known else self._common[:, :count]
-        for _ in range(TURNS if known else FIRST_TURNS):
+        known = None if span is None or span.shape[1] < count else span
+        vectors = (self._common if known is None else known)[:, :count]
+        for _ in range(FIRST_TURNS if known is None else TURNS):
             vectors = torch.linalg.qr(scatter @ vectors)[0]
         values, turned = torch.linalg.eigh(vectors.mT @ (scatter @ vectors))
         return values.flip(0).clamp(min=0.0), vectors @ turned.flip(1)

@@ -125,6 +125,8 @@ def meta_train_many(
     That is, priors of one structure and one way of learning, by L-BFGS on the evidence. There an epoch is one
     evaluation of the loss, and steps are found by backtracking.
     """
+    for one in how:
+        one.check()
     found: dict[int, Training] = {}
     for alike in _alike(priors, how):
         own = [[values[k] for k in alike] for values in (priors, tasks, how, seeds)]
@@ -145,7 +147,6 @@ def _as_one(
     priors: Sequence[Prior], tasks: Sequence[Tasks], how: Sequence[TrainingSpec], seeds: Sequence[int]
 ) -> list[Training]:
     first, each = how[0], list(zip(priors, tasks, how, seeds, strict=True))
-    first.check()
     usual = first.optimizer == "lbfgs" and first.objective == "evidence" and first.learning_rate is None
     if usual and priors[0].like.is_cuda and priors[0].learned_parameters():
         return [_on_gpu(*one) for one in each]

@@ -52,6 +52,8 @@ class TrainingSpec:
             raise UnknownNameError("optimizer", self.optimizer, RATES)
         if self.rate <= 0 or self.every < 1 or self.most < 1 or self.patience < 1:
             raise OptionError("learning_rate, check_every, max_epochs and patience must be above 0.")
+        if self.batch_size is not None and (self.optimizer != "adam" or self.batch_size < 1):
+            raise OptionError("a batch_size of 1 or more goes with optimizer='adam' only.")
         if self.objective not in OBJECTIVES:
             raise UnknownNameError("objective", self.objective, OBJECTIVES)
         if self.objective != "evidence" and not (self.full_batch and self.weighting == "task"):

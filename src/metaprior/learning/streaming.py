@@ -176,7 +176,7 @@ class _Run:
         flat[0], flat[1] = len(tasks), float(loss.detach())
         flat[2:] = torch.cat(
             [
-                torch.zeros(one.numel(), dtype=torch.float64) if slope is None else slope.flatten().double().cpu()
+                torch.zeros(one.numel(), dtype=torch.float64) if slope is None else slope.flatten().cpu()
                 for one, slope in zip(self.parameters, slopes, strict=True)
             ]
         )

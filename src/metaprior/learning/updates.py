@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from metaprior.errors import NumericalError, OptionError
+from metaprior.errors import NumericalError
 from metaprior.inference import trusting
 from metaprior.learning.objective import Loss
 from metaprior.learning.recording import Recorded, recorded
@@ -72,7 +72,7 @@ class _Guarded:
             self.trouble = str(error)
             return None
         finite = [p.grad.sum().isfinite() for p in self.parameters() if p.grad is not None]
-        if bool(torch.stack([value.detach().isfinite(), *finite]).all()):
+        if bool(torch.stack([value.isfinite(), *finite]).all()):
             return float(value.detach())
         self.trouble = "the loss or its gradient is not finite."
         return None
@@ -244,8 +244,6 @@ def make_updates(
     optimizer: str, prior: Prior, tasks: Tasks, loss: Loss, *, rate: float, batch_size: int | None, seed: int
 ) -> Updates:
     """The updates by name."""
-    if batch_size is not None and (optimizer != "adam" or batch_size < 1):
-        raise OptionError("a batch_size of 1 or more goes with optimizer='adam' only.")
     if optimizer == "algorithm1":
         return Algorithm1(prior, tasks, loss, rate=rate, seed=seed)
     if optimizer == "adam":
