@@ -1,3 +1,5 @@
+import weakref
+
 import gpytorch
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from metaprior import DataError, NumericalError, Prior, Tasks, evidence
+from metaprior import DataError, NumericalError, Prior, Tasks, evidence, make_prior
 from metaprior.inference import summed_evidence, task_evidence
 from metaprior.inference.evidence import _residual_message, gaussian_terms
 from metaprior.tasks import SharedInputs, batches
@@ -195,8 +197,9 @@ def test_shifting_y_and_a_constant_mean_changes_nothing(shift, seed):
     assert close(evidence(prior, moved).total, before, 1e-7)
 
 
-def test_per_point_weighting_divides_by_the_size():
-    prior, tasks = PRIORS["vanilla"](1, 1), mixed()
+@pytest.mark.parametrize("degrees", [None, 5.0])
+def test_per_point_weighting_divides_by_the_size(degrees):
+    prior, tasks = make_prior("zero", "rbf", d=1, degrees=degrees, seed=0), mixed()
     weighted = summed_evidence(prior, batches(tasks), tasks.ids, per_point=True).total
     assert close(weighted, (evidence(prior, tasks).total / tasks.sizes).sum())
 
@@ -207,6 +210,31 @@ def test_cost_of_a_group_does_not_grow_with_its_tasks(monkeypatch):
     tasks = shared(count=500, n=6)
     summed_evidence(PRIORS["learned both"](1, 1), batches(tasks), tasks.ids)
     assert factored == [(1, 6, 6)]
+
+
+def test_points_that_batches_have_in_common_are_asked_of_the_prior_once(monkeypatch):
+    prior, laid_out = PRIORS["learned both"](1, 1), batches(mixed())
+    asked, original = [], Prior.at
+    monkeypatch.setattr(Prior, "at", lambda self, x: asked.append(len(x)) or original(self, x))
+    summed_evidence(prior, laid_out, mixed().ids)
+    assert len(laid_out) > 1
+    assert asked == [len(mixed().x.unique(dim=0))]
+
+
+def test_batches_that_are_gone_once_they_are_summed_change_nothing():
+    """Their points stay till the end: what would take their place in memory could be mistaken for them."""
+    prior, tasks, points = PRIORS["learned kernel"](1, 1), ragged(), []
+
+    def one_by_one():
+        for k in range(len(tasks)):
+            batch = pad(tasks, torch.tensor([k]))
+            points.append(weakref.ref(batch.inputs.distinct))
+            yield batch
+            del batch
+            assert all(one() is not None for one in points)
+
+    with torch.no_grad():
+        assert close(summed_evidence(prior, one_by_one(), tasks.ids).total, evidence(prior, tasks).total.sum())
 
 
 def test_evidence_of_one_task():

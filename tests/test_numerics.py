@@ -18,7 +18,7 @@ from metaprior.inference import (
     stacked_evidence,
     summed_evidence,
 )
-from metaprior.inference.factor import is_trusted, trusting
+from metaprior.inference.factor import attempt, is_trusted, mean_over, padded_identity, trusting
 from metaprior.inference.normal import normal_cdf
 from metaprior.inference.small import inverse_and_logdet
 from metaprior.priors import BasisKernel, Degrees, PolynomialBasis, squared_distances, stacked
@@ -35,6 +35,33 @@ def test_factor_states_the_jitter_it_needed():
     assert jitter[0] == 0.0
     assert jitter[1] in JITTER[1:]
     assert torch.allclose(L[1] @ L[1].mT, singular, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [(list("abcd"), "task 'c'"), (None, "batch element 2"), (["a"], "the tasks like 'a'")]
+)
+def test_of_several_matrices_the_first_that_has_no_factor_is_named(names, said):
+    several = torch.eye(3).double().repeat(4, 1, 1)
+    several[2:] *= -1.0
+    with pytest.raises(NumericalError, match=rf"{said} \(2 in all\) is not positive definite"):
+        factor(several, names)
+    L, _, failed = attempt(several)
+    assert failed.tolist() == [False, False, True, True]
+    assert torch.equal(L, torch.eye(3).double().expand(4, 3, 3))
+    several[2, 0, 1] = several[3, 2, 2] = torch.nan
+    with pytest.raises(NumericalError, match=rf"{said} \(2 in all\) is not finite"):
+        factor(several, names)
+
+
+def test_what_is_padded_counts_in_no_mean_and_is_independent_of_all_else():
+    mask = torch.arange(3) < torch.tensor([0, 1, 3])[:, None]
+    values = torch.tensor([[9.0, 9.0, 9.0], [2.0, torch.nan, 9.0], [1.0, 2.0, 6.0]]).double()
+    assert mean_over(values, mask).tolist() == [0.0, 2.0, 3.0]
+    A = torch.arange(9.0).reshape(3, 3) + 2
+    nothing, one, whole = padded_identity(A.expand(3, 3, 3), mask)
+    assert torch.equal(nothing, torch.eye(3))
+    assert torch.equal(one, torch.diag(torch.tensor([2.0, 1.0, 1.0])))
+    assert torch.equal(whole, A)
 
 
 def test_only_a_gpu_is_trusted():
@@ -326,6 +353,12 @@ def test_a_posterior_that_is_no_number_names_task_and_point():
     tasks = Tasks.from_pairs([([0.0], [0.0])], ids=["patient 7"])
     with pytest.raises(NumericalError, match=r"task 'patient 7' at \[9\.0\] is not finite"):
         condition(prior, tasks).at([1.0, 9.0])
+    one_of_two = Prior(
+        lambda x: torch.cat([x, torch.where(x > 5, torch.nan, x)], -1), known_rbf().kernel, 0.1, learn=()
+    )
+    tasks = Tasks.from_pairs([([0.0], [[0.0, 0.0]])] * 2, ids=["patient 7", "patient 8"])
+    with pytest.raises(NumericalError, match=r"task 'patient 8' at \[9\.0\] is not finite"):
+        condition(one_of_two, tasks).at(Tasks.from_inputs([[1.0, 2.0], [1.0, 9.0, 2.0]], tasks.ids))
 
 
 def test_a_task_that_is_wilder_than_float64_can_tell_is_named():

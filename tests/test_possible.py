@@ -80,6 +80,15 @@ def test_of_large_numbers_rounding_does_not_matter():
     assert found.crps(y)[1:].numpy() == pytest.approx(found.posterior.crps(y)[1:].numpy(), rel=1e-2)
 
 
+@pytest.mark.parametrize("level", [0.0, -1e3, 1e9])
+def test_rounding_keeps_the_mean_and_adds_a_twelfth_to_the_variance(level):
+    """Sheppard's corrections, of a Gaussian that is not narrower than the steps; at 1e9 no weight may be missing."""
+    means, sds = level + torch.tensor([[0.3], [-2.5], [7.25]]).double(), torch.tensor([[1.5], [4.0], [9.0]]).double()
+    found = posterior(Possible(whole=True), means=means, sds=sds)
+    assert (found.mean - means).abs().max() < 1e-6
+    assert found.sd.numpy() == pytest.approx((sds.square() + 1 / 12).sqrt().numpy(), rel=1e-7)
+
+
 def test_the_function_is_cut_and_not_rounded():
     found = posterior(Possible(0.0, 7.0, True)).function
     assert float(found.quantiles([0.5])[0, 1]) == pytest.approx(0.3)
@@ -206,3 +215,4 @@ def test_each_of_two_outputs_is_cut_and_rounded_for_itself():
         assert both.crps(y)[:, [k]].numpy() == pytest.approx(one.crps(y[:, [k]]).numpy())
         assert both.log_density(y)[:, [k]].numpy() == pytest.approx(one.log_density(y[:, [k]]).numpy())
         assert both.quantiles([0.2, 0.8])[..., [k]].numpy() == pytest.approx(one.quantiles([0.2, 0.8]).numpy())
+    assert both.joint_log_density(y).tolist() == pytest.approx([float(both.log_density(y).sum())])

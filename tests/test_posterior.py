@@ -1,3 +1,6 @@
+import math
+from itertools import pairwise
+
 import gpytorch
 import numpy as np
 import pytest
@@ -5,13 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.integrate import quad
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from metaprior import DataError, OptionError, Prior, Tasks, condition, evidence
-from metaprior.inference import ContextBatch, GaussianConditional
+from metaprior.inference import Calibration, ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.mixtures import _absolute
+from metaprior.inference.posterior import moments
 from metaprior.priors import BasisKernel, BasisMean, PolynomialBasis
 from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, known_rbf, perturbed, ragged, slow_posterior
@@ -106,6 +111,19 @@ def test_joint_density_is_a_difference_of_evidences():
     joint = condition(prior, context).at(target).joint_log_density(target.y)
     difference = evidence(prior, context.joined(target)).total - evidence(prior, context).total
     assert torch.allclose(joint, difference.detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_a_joint_density_is_the_same_alone_whichever_tasks_share_their_inputs():
+    """Ten tasks of six points: on one grid, on two in turn, or each on its own."""
+    rng, prior = np.random.default_rng(0), known_rbf()
+    grids = rng.uniform(-1, 1, (10, 6))
+    for grid_of in ([0] * 10, [0, 1] * 5, range(10)):
+        tasks = Tasks.from_pairs([(grids[k], rng.normal(size=6)) for k in grid_of])
+        context, target = tasks.context_target(where=lambda x: torch.arange(len(x)) % 6 < 2)
+        joint = condition(prior, context).at(target).joint_log_density(target.y)
+        for k in range(10):
+            known, asked = context.select([k]), target.select([k])
+            assert float(joint[k]) == pytest.approx(float(condition(prior, known).at(asked).joint_log_density(asked.y)))
 
 
 def test_context_evidence_comes_with_the_posterior():
@@ -249,6 +267,30 @@ def test_without_noise_a_joint_density_is_the_same_however_many_tasks_are_asked_
         assert apart.joint_log_density(target.select(some).y).numpy() == pytest.approx(joint[some].numpy(), rel=1e-9)
 
 
+class NoisyBeyond(torch.nn.Module):
+    """Noise beyond a point, and none before."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.end = end
+
+    def forward(self, x):
+        return torch.where(x[..., 0] > self.end, 0.1, 0.0).to(x)
+
+
+def test_where_some_points_have_no_noise_a_joint_density_is_still_the_same():
+    """A difference of two evidences would have three digits here."""
+    x, rng = np.linspace(0, 1, 12), np.random.default_rng(0)
+    tasks = Tasks.on_grid(x, np.stack([np.sin(3 * x + a) for a in rng.normal(size=5)]))
+    plain = known_rbf(lengthscale=0.9)
+    prior = Prior(plain.mean, plain.kernel, NoisyBeyond(0.8), learn=())
+    context, target = tasks.context_target(where=lambda x: x[:, 0] < 0.4)
+    joint = condition(prior, context).at(target).joint_log_density(target.y)
+    for k in range(5):
+        alone = condition(prior, context.select([k])).at(target.select([k])).joint_log_density(target[k].y)
+        assert float(joint[k]) == pytest.approx(float(alone), rel=1e-9)
+
+
 def test_where_a_shared_factor_needs_jitter_it_is_not_used():
     """Noise so small that the whole grid cannot be factored without: the tasks' own covariances can."""
     x = np.linspace(0, 1, 14)
@@ -261,10 +303,62 @@ def test_where_a_shared_factor_needs_jitter_it_is_not_used():
     assert float(joint[2]) == pytest.approx(float(alone[0]), rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "reach", [(0.5, 1.2, 1.7, 2.3), (0.7, 1.4, 1.9, 4.5), (2.0, 4.0, 6.0, 8.5), (0.6, 1.9, 2.0, 2.1)]
+)
+def test_a_calibration_goes_through_its_levels_and_on_to_where_scores_end(reach):
+    calibration, right = Calibration(reach), stats.norm.ppf([0.75, 0.9, 0.95, 0.985])
+    onward = reach[3] + (reach[3] - reach[2]) / (right[3] - right[2]) * (3 - right[3])
+    onward = max(min(onward, (reach[3] + 8) / 2), reach[3] + 0.1)
+    here, there = [0.0, *right, 3.0, 8.0], [0.0, *reach, onward, max(8.0, onward + 0.1)]
+    z = np.concatenate([np.linspace(-7.9, 7.9, 60), [0.0]])
+    moved = calibration.outward(torch.from_numpy(z))
+    assert moved.numpy() == pytest.approx(np.sign(z) * np.interp(np.abs(z), here, there))
+    back, slope = calibration.inward(moved)
+    assert back.numpy() == pytest.approx(z)
+    rise = (calibration.outward(back + 1e-7) - calibration.outward(back - 1e-7)) / 2e-7
+    assert slope.numpy() == pytest.approx(1 / rise.numpy(), rel=1e-5)
+    density = stats.norm.logpdf(z) - stats.norm.logpdf(moved) + slope.log().numpy()
+    assert calibration.gain(moved).numpy() == pytest.approx(density)
+    wide = [quad(lambda z: np.interp(z, here, there) ** 2 * stats.norm.pdf(z), *ends)[0] for ends in pairwise(here)]
+    assert calibration.spread == pytest.approx(math.sqrt(2 * sum(wide)), rel=1e-4)
+
+
+def test_what_held_out_values_show_is_believed_by_their_number():
+    """Reaches are weighted quantiles of scores without sides; of too few tasks, between those and the expected ones."""
+    rng, right = np.random.default_rng(0), stats.norm.ppf([0.75, 0.9, 0.95, 0.985])
+    scores, weights = rng.normal(0, 1.7, 300), rng.uniform(size=300)
+    given = torch.from_numpy(stats.norm.cdf(scores)), torch.from_numpy(weights)
+    shown = []
+    for level in (0.5, 0.8, 0.9, 0.97):
+        enough = [s for s in np.abs(scores) if weights[np.abs(scores) <= s].sum() >= level * weights.sum()]
+        shown.append(min(enough))
+    for tasks, trust in ((30, 0.5), (270, 0.9)):
+        expected = np.array(shown) ** trust * right ** (1 - trust)
+        assert Calibration.of(*given, tasks).reach == pytest.approx(expected)
+    still = Calibration.of(torch.full((300,), 0.5).double(), given[1], 10**9).reach  # all at the median
+    assert np.diff([0.0, *still]) == pytest.approx(0.05 * (1 + np.array([0.0, *right[:3]])))
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e150])
+def test_moments_of_weighed_values_are_their_average_and_its_spread(unit):
+    rng = np.random.default_rng(0)
+    values, weights = rng.normal(3.0, 2.0, size=(7, 4, 2)), rng.uniform(size=(7, 4, 2))
+    values[:, 0] = 1.5  # nothing is uncertain there
+    pieces = [
+        (torch.from_numpy(unit * values[some]), torch.from_numpy(weights[some])) for some in ([0, 1, 2], [3], [4, 5, 6])
+    ]
+    mean, sd = moments(pieces, torch.from_numpy(unit * values[5]))
+    expected = np.average(values, 0, weights)
+    assert (mean / unit).numpy() == pytest.approx(expected)
+    spread = np.sqrt(np.average((values - expected) ** 2, 0, weights))
+    assert (sd / unit).numpy() == pytest.approx(spread)
+
+
 def test_what_is_expected_of_a_magnitude():
     """`E|X|`, also where nothing is uncertain."""
-    mean, sd = torch.tensor([-0.5, 0.5, 0.0, 2.0]).double(), torch.tensor([0.0, 1.0, 2.0, 0.5]).double()
+    mean, sd = torch.tensor([-0.5, 0.0, 0.5, 0.0, 2.0]).double(), torch.tensor([0.0, 0.0, 1.0, 2.0, 0.5]).double()
     found = _absolute(mean.clone(), sd, False)
-    folded = stats.foldnorm.mean((mean / sd).abs()[1:].numpy(), scale=sd[1:].numpy())
-    assert found.tolist() == pytest.approx([0.5, *folded])
-    assert _absolute(mean[1:].clone(), sd[1:], True).tolist() == pytest.approx(folded)
+    folded = stats.foldnorm.mean((mean / sd).abs()[2:].numpy(), scale=sd[2:].numpy())
+    assert found.tolist() == pytest.approx([0.5, 0.0, *folded])
+    assert _absolute(mean[2:].clone(), sd[2:], True).tolist() == pytest.approx(folded)

@@ -8,12 +8,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from metaprior import FPCA, Auto, MetaGP, Mixture, Tasks, Warped, load
+from metaprior import FPCA, Auto, HyperPosterior, LearnedPrior, MetaGP, Mixture, Tasks, Warped, load
 from metaprior.cli.app import app
 from metaprior.devices import device_of, within_memory
 from metaprior.errors import DeviceMemoryError, MetapriorWarning, OptionError
 from metaprior.inference import KeptMethod, MovedPosterior, moved
 from metaprior.learning import TrainingSpec, learn_together, meta_train_many, on_gpu
+from metaprior.methods import GPPerTask, LastValue
 from metaprior.priors import make_prior
 from metaprior.scoring import evaluate, score
 from metaprior.splits import to_stop_by
@@ -186,8 +187,13 @@ def test_a_gpu_that_is_not_there_is_told_before_anything_is_tried(tmp_path):
     gp.save(tmp_path / "model")
     with pytest.raises(OptionError, match="no GPU"):
         load(tmp_path / "model", device="cuda")
-    with pytest.raises(OptionError, match="'gpu': use 'cpu', 'cuda' or 'auto'"):
-        gp.to("gpu")
+    for method in (gp, gp.method_, *(kind() for kind in (LearnedPrior, FPCA, HyperPosterior, GPPerTask, LastValue))):
+        before = str(vars(method))
+        with pytest.raises(OptionError, match="'gpu': use 'cpu', 'cuda' or 'auto'"):
+            method.to("gpu")
+        with pytest.raises(OptionError, match="no GPU"):
+            method.to("cuda")
+        assert str(vars(method)) == before
     assert device_of("auto") == CPU
 
 

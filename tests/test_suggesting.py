@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from metaprior import DataError, LearnedPrior, MetaGP, Mixture, OptionError, Tas
 from metaprior.cli import main
 from metaprior.cli.app import app
 from metaprior.inference import WithinPossible
-from metaprior.inference.suggesting import _among, _repeated
+from metaprior.inference.suggesting import Places, _among, _repeated, places_of, suggestion
 from metaprior.methods import LastValue
 from metaprior.tasks import Possible
 
@@ -64,6 +65,66 @@ def test_of_a_gaussian_the_best_of_all_subsets_is_found_and_what_it_leaves_is_ex
     assert torch.allclose(found.gain, shares)
     after = gp.condition([*x, *found.x[:, 0].tolist()], [*y, *[0.0] * count]).at(at).function.sd
     assert torch.allclose(found.left * found.curve.sd, after, rtol=1e-6)
+
+
+def by_hand(F, noise, measured):
+    """The variance of each output at each point once some are measured."""
+    S = list(measured)
+    after = [
+        f - f[:, S] @ np.linalg.solve(f[np.ix_(S, S)] + np.diag(s[S]), f[S]) for f, s in zip(F, noise, strict=True)
+    ]
+    return np.stack([np.diag(f) for f in after])
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_that_differ_are_weighed_by_the_share_that_is_left_of_each(seed, elsewhere):
+    """Over all pairs of four points. The third output is certain, and says nothing."""
+    rng, n = np.random.default_rng(seed), 6
+    roots = rng.normal(size=(3, n, 3)) * np.array([1.0, 30.0, 0.0])[:, None, None]
+    F, noise = roots @ roots.transpose(0, 2, 1), rng.uniform(0.1, 0.5, (3, n)) * np.array([1.0, 900.0, 1.0])[:, None]
+    now, points, candidate = F.diagonal(0, 1, 2), Tasks.from_inputs([np.arange(float(n))]), torch.arange(n) < 4
+    target = ~candidate if elsewhere else candidate
+    sd, of_values = (torch.from_numpy(np.sqrt(variance).T) for variance in (now, now + noise))
+    function = SimpleNamespace(sd=sd, points=points, covariances=lambda: [torch.from_numpy(F)])
+    posterior = SimpleNamespace(function=function, sd=of_values, points=points)
+    found = suggestion(posterior, Places(points.x, candidate, target), 2, seed)
+
+    def share(measured):
+        left, before = by_hand(F, noise, measured)[:2, target], now[:2, target]
+        return (left.mean(1) / before.mean(1)).sum()
+
+    chosen = [int(place) for place in found.x[:, 0]]
+    assert set(chosen) == set(min(itertools.combinations(range(4), 2), key=share))
+    assert chosen[0] == min(chosen, key=lambda place: share([place]))
+    left = [by_hand(F, noise, chosen[:k]) for k in range(3)]
+    assert found.sd.numpy() == pytest.approx(np.sqrt([variance[:, target].mean(1) for variance in left]))
+    assert found.gain.tolist() == pytest.approx(
+        [1 - (share(chosen[: k + 1]) / share(chosen[:k])) ** 0.5 for k in (0, 1)]
+    )
+    assert found.left[:, :2].numpy() == pytest.approx(np.sqrt(left[2][:2] / now[:2]).T, abs=1e-6)
+    first, last = (", ".join(f"{value:.4g}" for value in found.sd[k].tolist()) for k in (0, 2))
+    assert repr(found) == f"Suggestion(x={found.x.tolist()}, sd {first} → {last})"
+
+
+def test_places_are_each_given_once_and_what_is_asked_about_is_not_measured():
+    x, about = torch.tensor([[0.0], [1.0], [2.0], [1.0], [3.0]]).double(), torch.tensor([[3.0], [4.0], [4.0]]).double()
+    known = Tasks.from_pairs([([2.0], [0.5])])
+    found = places_of(known, x, None, 3)
+    assert found.x[:, 0].tolist() == [0.0, 1.0, 3.0]
+    assert found.candidate.all()
+    assert found.target.all()
+    found = places_of(known, x, about, 2)
+    assert found.x[:, 0].tolist() == [0.0, 1.0, 3.0, 4.0]
+    assert found.candidate.tolist() == [True, True, False, False]
+    assert found.target.tolist() == [False, False, True, True]
+    with pytest.raises(DataError, match=r"has 2 points left to measure at \(5 are given, 1 are known\): 3 are wanted"):
+        places_of(known, x, about, 3)
+    many = torch.arange(2000.0).double()[:, None]
+    assert len(places_of(known, many, None, 1).x) == 1999
+    for at, more in ((many[:1999], many[:2]), (many, many[:1])):
+        with pytest.raises(OptionError, match="2,001 points of a task are too many to choose among: give 2,000"):
+            places_of(known, at, more, 1)
 
 
 def test_the_first_of_several_is_what_takes_most_of_them_all_and_the_order_is_by_what_each_adds(gp):
@@ -191,6 +252,7 @@ def test_points_are_alike_but_for_rounding_whatever_their_units(scale):
     x = scale * torch.tensor([[0.0], [1.0], [1.0 + 1e-14], [1.0 + 1e-9], [3.0]], dtype=torch.float64)
     assert _repeated(x).tolist() == [False, False, True, False, False]
     assert _among(x, x[[1]]).tolist() == [False, True, True, False, False]
+    assert _repeated(torch.zeros(2, 1)).tolist() == [False, True]
 
 
 # tables and the command line

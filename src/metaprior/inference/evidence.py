@@ -149,13 +149,13 @@ def summed_evidence(
     Tasks with identical inputs enter through their count, mean and scatter: one factorisation however many they
     are. With `per_point` each task's evidence is divided by its number of points first.
     """
-    said: dict[int, AtPoints] = {}  # what the prior says of distinct points that batches have in common
+    said: dict[Tensor, AtPoints] = {}  # what the prior says of distinct points that batches have in common
     terms = []
     for batch in laid_out:
-        key = id(batch.inputs.distinct)
-        if key not in said and not prior.has_own_means:
-            said[key] = prior.at(batch.inputs.distinct)
-        terms.append(_batch_sum(prior, batch, ids, per_point, said.get(key)))
+        distinct = batch.inputs.distinct
+        if distinct not in said and not prior.has_own_means:
+            said[distinct] = prior.at(distinct)
+        terms.append(_batch_sum(prior, batch, ids, per_point, said.get(distinct)))
     fit, complexity, normaliser = (torch.stack([term.terms[k] for term in terms]).sum() for k in range(3))
     return Evidence(fit, complexity, normaliser, max(term.jitter for term in terms))
 

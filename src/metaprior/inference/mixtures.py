@@ -205,7 +205,7 @@ class MixturePosterior(Posterior):
     def _gaussians(self) -> _Gaussians:
         found = [(one.mean, one.sd, weight) for one, weight in self.parts if one.is_gaussian]
         if not found:
-            return _Gaussians(*torch.zeros(3, 0, *self.shape, dtype=torch.float64, device=self.device))
+            return _Gaussians(*torch.empty(3, 0, *self.shape, dtype=torch.float64, device=self.device))
         return _Gaussians(*(torch.stack(each) for each in zip(*found, strict=True)))
 
 
@@ -280,7 +280,7 @@ def _total(parts: Sequence[Tensor]) -> Tensor:
 
 def _absolute(mean: Tensor, sd: Tensor, uncertain: bool) -> Tensor:
     """`E|X|` of Gaussians. uncertain: none has a deviation of 0."""
-    z = mean / (sd if uncertain else torch.where(sd > 0, sd, 1.0))
+    z = mean / sd
     density = z.square().add_(LOG_2PI).mul_(-0.5).exp_()
     found = density.mul_(sd).mul_(2.0).addcmul_(mean, z.mul_(math.sqrt(0.5)).erf_())
     return found if uncertain else torch.where(sd > 0, found, mean.abs())

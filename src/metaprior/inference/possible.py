@@ -67,7 +67,7 @@ class PossiblePosterior(Around):
         if bool(self.whole.any()) and (numbers := self._numbers()) is not None:
             share = self.cdf(numbers) - self.cdf(numbers - 1)
             middle = (share * numbers).sum(0) / share.sum(0)
-            spread = ((share * (numbers - middle).square()).sum(0) / share.sum(0)).sqrt()
+            spread = (share * (numbers - middle).square()).sum(0).sqrt()
             mean, sd = torch.where(self.whole, middle, mean), torch.where(self.whole, spread, sd)
         return mean, sd
 

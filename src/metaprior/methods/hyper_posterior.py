@@ -115,10 +115,11 @@ class HyperPosterior(KeptMethod):
 
     def to(self, device: str) -> Self:
         """Learn and answer there from now on."""
+        super().to(device)
         self.options["device"] = device
         for member in getattr(self, "members_", ()):
             member.to(device)
-        return super().to(device)
+        return self
 
     def state(self) -> State:
         """Its members, for a file."""

@@ -132,10 +132,11 @@ class Auto(KeptMethod):
 
     def to(self, device: str) -> Self:
         """Learn and answer there from now on."""
+        super().to(device)
         self.device = device
         if hasattr(self, "method_"):
             self.method_.to(device)
-        return super().to(device)
+        return self
 
     def plausibility(self, context: Tasks) -> Float[Tensor, " m"]:
         """How usual each context is: the share of held-out contexts of similar size that the prior found less likely.
