@@ -1,7 +1,8 @@
 """Children of a process that has imported everything: each does one thing, and may be stopped in the middle of it.
 
 Importing torch takes seconds, so nobody could kill a thousand fresh processes. A fork has everything at hand, and does
-the same as a process of its own: it runs the real command line with real words. The parent has one thread.
+the same as a process of its own: it runs the real command line with real words. Libraries have threads in the parent
+all the same, and a copy of a lock that one of them holds is held for ever: a child that does not begin is made anew.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from metaprior.cli import main
 
 PATIENCE = 120.0
 """Seconds after which a child that has not ended is taken to hang."""
+
+BEGUN = 20.0
+"""Seconds after which one that has not even begun is made anew."""
 
 FOLDER_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate")
 """What Python says of files before it touches them."""
@@ -65,11 +69,7 @@ def child(
 
     before: what it does first, once it is a process of its own.
     """
-    hear, tell = os.pipe()
-    pid = started(work, place, lambda: (before(), os.close(tell)))  # type: ignore[func-returns-value]
-    os.close(tell)
-    os.read(hear, 1)  # the end, when it has begun, or is no more
-    os.close(hear)
+    pid = _begun(work, place, before)
     began = time.perf_counter()
     code = waited(pid, moment)
     if code is None and moment is not None:
@@ -82,6 +82,21 @@ def child(
     text = said.read_text(errors="replace") if said.exists() else ""  # it may not even have come to that
     said.unlink(missing_ok=True)
     return Ended(code, seconds, text)
+
+
+def _begun(work: Callable[[], Any], place: Path, before: Callable[[], Any]) -> int:
+    """A child that has begun, or is no more; its number."""
+    while True:
+        hear, tell = os.pipe()
+        pid = started(work, place, lambda tell=tell: (before(), os.close(tell)))  # type: ignore[misc, func-returns-value]
+        os.close(tell)
+        begun = bool(select.select([hear], [], [], BEGUN)[0])  # the end of what it has to say
+        os.close(hear)
+        if begun:
+            return pid
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        saying(pid).unlink(missing_ok=True)
 
 
 def saying(pid: int) -> Path:

@@ -29,6 +29,9 @@ POINTS = 32
 WIDTH = 200
 """Numbers that a network makes of each point, about: what decides how many tasks fit in memory together."""
 
+MOST_STEPS = 1000
+"""Inner steps; what needs more has no start to speak of."""
+
 Parameters = dict[str, Tensor]
 
 
@@ -37,8 +40,8 @@ class Start(nn.Module):
 
     def __init__(self, network: Network, rate: float, steps: int, *, learn_rates: bool, first_order: bool) -> None:
         super().__init__()
-        if steps < 0 or not 0 < rate < math.inf:
-            raise OptionError(f"{steps} inner steps of size {rate}: give 0 or more steps of a size above 0.")
+        if not 0 <= steps <= MOST_STEPS or not 0 < rate < math.inf:
+            raise OptionError(f"{steps} inner steps of size {rate}: give 0 to {MOST_STEPS:,} steps of a size above 0.")
         self.network, self.steps, self.first_order = network, steps, first_order
         names = [name for name, _ in network.named_parameters()]
         value = torch.full((len(names),), math.log(rate), dtype=next(network.parameters()).dtype)
