@@ -293,7 +293,7 @@ class Trials:
             if name in scores:
                 behind = summarise(scores[best][0] - scores[name][0])
                 surely = behind.mean - 2 * (behind.stderr or 0.0)
-                if surely > HOPELESS and float(scores[name][1].mean()) > least:
+                if surely > HOPELESS and scores[name][1].mean() > least:
                     continue
             left.append(name)
         return left
