@@ -95,6 +95,8 @@ def test_a_rung_is_given_up_where_it_is_surely_behind_and_its_error_is_not_the_l
     assert trials._worth_it(["untried"], 1) == ["untried"]
     assert trials_of(values, best=best, exact=exact, far=far).running(1) == ["best", "exact"]
     assert trials_of(values, racing=False, best=best, far=far).running(1) == ["best", "far"]
+    always = said_of(values, -1.0, off=0.2)  # behind by the same everywhere: nothing could be surer
+    assert trials_of(values, best=said_of(values, 1.0, off=0.1), always=always).running(1) == ["best"]
 
 
 def test_what_is_not_sure_is_not_given_up():
@@ -577,6 +579,38 @@ def test_on_a_gpu_learns_what_gains_from_it(monkeypatch):
     assert [trials._made("moved", tasks).where for tasks in (few, many)] == ["here", "there"]
 
 
+def test_what_was_kept_is_taken_up_again_unless_a_probability_is_none():
+    seen, values = at_random()
+    before = trials_of(values, **seen)
+    before.seconds, before.left_out = {"rung 0": 3.0}, {"rung 9": "why"}
+    again = trials_of(values)
+    again._resume(SimpleNamespace(read=before._kept))
+    assert again._kept().keys() == before._kept().keys()
+    for name in ("seconds", "left_out"):
+        assert getattr(again, name) == getattr(before, name)
+    assert list(again.seen) == list(seen)
+    for field in dataclasses.fields(Seen):
+        assert torch.equal(getattr(again.seen["rung 1"][0], field.name), getattr(seen["rung 1"], field.name))
+    for field in dataclasses.fields(Values):
+        assert torch.equal(getattr(again.values[0], field.name), getattr(values, field.name))
+    assert again.resumed
+    for nothing in (None, SimpleNamespace(read=lambda: None), SimpleNamespace(read=trials_of(values)._kept)):
+        fresh = trials_of(values)
+        fresh._resume(nothing)
+        assert not fresh.resumed
+    for name in ("cdf", "below", "above"):
+        for wrong in (0.0, 1.0, -0.01, 1.01, math.nan):
+            one = getattr(seen["rung 2"], name).clone()
+            one[7] = wrong
+            before.seen["rung 2"] = [dataclasses.replace(seen["rung 2"], **{name: one})]
+            file = SimpleNamespace(read=before._kept)
+            if wrong in (0.0, 1.0):
+                trials_of(values)._resume(file)
+            else:
+                with pytest.raises(ValueError, match="a probability that is none"):
+                    trials_of(values)._resume(file)
+
+
 def test_in_time_are_the_first_waves_of_quick_rungs_and_what_begins_before_the_end(monkeypatch):
     trials, now = trials_of(values_of(1)), [12.0]
     monkeypatch.setattr(trials_module.time, "perf_counter", lambda: now[0])
@@ -595,39 +629,47 @@ def test_in_time_are_the_first_waves_of_quick_rungs_and_what_begins_before_the_e
 
 @pytest.mark.parametrize("seed", range(8))
 def test_who_goes_on_is_what_loops_give(seed):
-    """Random rungs, some surely behind, some with the least error: the rules as they are written down."""
+    """Random rungs, some surely behind, some with the least error, in two waves: the rules as they are written down."""
     rng = np.random.default_rng(seed)
-    values, said = values_of(12 + 90 * (seed % 2), each=2, seed=seed), {}
+    values, said, tasks = values_of(20 + 90 * (seed % 2), each=2, seed=seed), {}, 20 + 90 * (seed % 2)
     for k in range(5):
         middle = -rng.choice([0.0, 0.05, 0.3])
         density = middle + rng.normal(0, rng.choice([0.05, 0.5]), len(values.y))
         said[f"rung {k}"] = said_of(values, density, off=torch.from_numpy(rng.normal(size=len(values.y))))
-    names, density = list(said), {name: by_task(values, one.density) for name, one in said.items()}
-    errors = {name: by_task(values, (one.mean - values.y) ** 2).mean() for name, one in said.items()}
-    best, tasks = max(names, key=lambda name: density[name].mean()), len(values.known)
+    early = values.task < tasks // 2
+    trials, growing = (trials_of(values.some(early), growing=grows, **said) for grows in (False, True))
+    for one in (trials, growing):
+        one.values.append(values.some(~early))
+        one.seen = {name: [own.some(early), own.some(~early)] for name, own in said.items()}
 
-    def behind(name):
-        lost = density[best] - density[name]
-        return lost.mean(), error_of(lost)
+    def of(names, rows):
+        density = {name: by_task(values, said[name].density, rows) for name in names}
+        errors = {name: by_task(values, (said[name].mean - values.y) ** 2, rows).mean() for name in names}
+        best = max(names, key=lambda name: density[name].mean())
+        behind = {name: density[best] - density[name] for name in names}
+        return {name: (lost.mean(), error_of(lost), errors[name]) for name, lost in behind.items()}
 
-    hopeful = [
-        name
-        for name in names
-        if not (behind(name)[0] - 2 * behind(name)[1] > HOPELESS and errors[name] > min(errors.values()))
-    ]
-    trials = trials_of(values, **said)
-    assert trials.running(1) == hopeful
-    undecided = [name for name in hopeful if MATTERS < behind(name)[0] < behind(name)[1]]
-    assert trials._decided(0) == (tasks >= JUDGED and not undecided)
-    dense = drawn_weights(densities(said, values), values).tolist()
-    means = torch.stack([one.mean for one in said.values()], 1)
-    exact = least_squares_weights(means, values.y, values.weight).tolist()
+    def hopeful(names, rows):
+        found = of(names, rows)
+        least = min(error for *_, error in found.values())
+        return [name for name, (lost, sd, error) in found.items() if lost - 2 * sd <= HOPELESS or error == least]
+
+    first = hopeful(list(said), early)
+    both = hopeful(first, early | True)
+    assert [trials.running(wave) for wave in range(3)] == [list(said), first, both]
+    for wave, names, rows in ((0, first, early), (1, both, early | True)):
+        still = [name for name, (lost, sd, _) in of(names, rows).items() if MATTERS < lost < sd]
+        assert trials._decided(wave) == (len(by_task(values, values.y, rows)) >= JUDGED and not still)
+    part, early_said = values.some(early), {name: own.some(early) for name, own in said.items()}
+    dense = drawn_weights(densities(early_said, part), part).tolist()
+    means = torch.stack([one.mean for one in early_said.values()], 1)
+    exact = least_squares_weights(means, part.y, part.weight).tolist()
     going = [
         name
-        for name, share, other in zip(names, dense, exact, strict=True)
-        if share >= CANDIDATE or (other >= OF_ERROR and name in hopeful)
+        for name, share, other in zip(said, dense, exact, strict=True)
+        if share >= CANDIDATE or (other >= OF_ERROR and name in first)
     ]
-    assert trials_of(values, growing=True, **said).running(1) == going
+    assert growing.running(1) == going
 
 
 def test_a_question_has_a_row_for_every_value_of_every_setting():
