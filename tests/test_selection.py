@@ -1,9 +1,12 @@
 """Comparing methods on a user's tasks: what is said follows from tasks that nobody had seen."""
 
+import json
+import math
 import pickle
 import sys
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +14,15 @@ import pytest
 import torch
 
 from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_difference
-from metaprior.methods import METHODS, Entry, GPPerTask, make_method, named_methods
+from metaprior.inference import WithinPossible
+from metaprior.methods import FPCA, METHODS, Entry, GPPerTask, LastValue, make_method, named_methods
 from metaprior.paper import EXPERIMENTS
-from metaprior.scoring import evaluate, score
-from metaprior.selection import Auto, compare, portrait
-from metaprior.selection.compare import BY, CHOSEN
+from metaprior.scoring import LEVELS, Scores, evaluate, score, summarise
+from metaprior.selection import Auto, Comparison, compare, described_scores, held_out_scores, portrait
+from metaprior.selection.compare import BY, CHOSEN, INNER
 from metaprior.selection.trying import scores_by_setting, try_on
-from metaprior.splits import Until, default_sizes, k_folds, random_sizes
+from metaprior.splits import Until, default_sizes, k_folds, random_sizes, within
+from metaprior.tasks import TrainedOn, resolution
 from tests.problems import known_rbf, ragged
 
 
@@ -43,6 +48,132 @@ def test_where_tasks_share_a_curve_a_learned_prior_pays():
         assert gain.mean > 2 * gain.stderr
     assert found.settings == ["1", "3"]
     assert set(found.methods) == {*names, CHOSEN}
+
+
+def rounded(sizes, seed=0) -> Tasks:
+    """Walks, and values around a level, of these sizes, recorded in halves."""
+    rng, pairs = np.random.default_rng(seed), []
+    for k, n in enumerate(sizes):
+        noise = rng.normal(size=n)
+        pairs.append((np.arange(float(n)), (rng.normal() + (noise.cumsum() if k % 2 else noise)).round() / 2))
+    return Tasks.from_pairs(pairs)
+
+
+@pytest.mark.parametrize("by_fold", [(7, 7, 7), (3, 1, 7)], ids=["alike", "of folds that cannot be asked alike"])
+def test_a_comparison_is_what_loops_over_folds_give(by_fold):
+    """Also where the tasks of the second fold have one point and say nothing, and the first knows one setting."""
+    sizes = np.zeros(18, dtype=int)
+    for fold, n in zip(k_folds(rounded([2] * 18), 3, 4), by_fold, strict=True):
+        sizes[fold.judge.numpy()] = n
+    tasks, contexts = rounded(sizes, seed=4), random_sizes([1, 4], 2)
+    names, steps = ["last value", "context mean"], resolution(tasks)
+    assert steps.tolist() == pytest.approx([0.5])
+
+    def asked(name, train, judge):
+        method = make_method(name, tasks.select(train), 4, contexts).fit(tasks.select(train))
+        splits = contexts.where_possible(tasks.select(judge))
+        return {setting: evaluate(method, *split, steps) for setting, split in splits.items()}
+
+    wanted, winners = {}, []
+    for fold in k_folds(tasks, 3, 4):
+        inner, density, outer = within(fold, tasks, INNER, 4), {}, {}
+        for name in names:
+            outer[name] = asked(name, fold.train, fold.judge)
+            by_task = {}
+            for scores in asked(name, inner.train, inner.judge).values():
+                for task, value in zip(scores.ids, scores.values[BY].tolist(), strict=True):
+                    by_task.setdefault(task, []).append(value)
+            density[name] = np.mean([np.mean(values) for values in by_task.values()])
+        winners.append(max(density, key=density.get))
+        for name, found in ((CHOSEN, outer[winners[-1]]), *outer.items()):
+            for setting, scores in found.items():
+                wanted.setdefault((name, setting), []).append(scores)
+    found = compare(tasks, contexts, methods=[*names, names[0]], folds=3, seed=4)
+    assert found.winners == tuple(winners)
+    assert len(set(winners)) > 1
+    assert list(found.scores) == [(name, setting) for name in [*names, CHOSEN] for setting in ("1", "4")]
+    for key, parts in wanted.items():
+        assert found.scores[key].ids == tuple(task for part in parts for task in part.ids)
+        for metric in parts[0].values:
+            expected = torch.cat([part.values[metric] for part in parts])
+            torch.testing.assert_close(found.scores[key].values[metric], expected, rtol=1e-9, atol=1e-12)
+    assert not found.skipped
+
+
+def told(tasks=17, settings=("1",), clusters=None, **density) -> Comparison:
+    """A comparison in which methods have had these log densities: numbers, or a row for each setting."""
+    scores = {}
+    for name, values in density.items():
+        rows = torch.as_tensor(values, dtype=torch.float64).expand(len(settings), tasks)
+        for setting, row in zip(settings, rows, strict=True):
+            scores[name.replace("_", " "), setting] = Scores(tuple(range(tasks)), {BY: row}, clusters)
+    return Comparison(scores, ())
+
+
+def test_methods_are_compared_on_the_tasks_that_both_were_asked_about():
+    """Some tasks are in one setting alone, and one method was not asked about the last ones; against loops."""
+    rng, scores = np.random.default_rng(0), {}
+    asked = {("a", "1"): range(9), ("a", "4"): range(3, 9), ("b", "1"): range(7), ("b", "4"): (5, 3, 4)}
+    for groups in (None, rng.integers(0, 4, 9)):
+        for key, tasks in asked.items():
+            clusters = None if groups is None else torch.from_numpy(groups[list(tasks)])
+            scores[key] = Scores(tuple(tasks), {BY: torch.from_numpy(rng.normal(size=len(tasks)))}, clusters)
+        means = {}
+        for name in "ab":
+            said = {
+                (task, k): v
+                for (m, k), one in scores.items()
+                if m == name
+                for task, v in zip(one.ids, one.values[BY].tolist(), strict=True)
+            }
+            tasks = range(9 if name == "a" else 7)
+            means[name] = [np.mean([v for (task, _), v in said.items() if task == wanted]) for wanted in tasks]
+        found = Comparison(scores, ())
+        own = None if groups is None else torch.from_numpy(groups)
+        assert found.density("a") == pytest.approx(summarise(torch.tensor(means["a"]).double(), own))
+        gained = torch.tensor(means["b"]) - torch.tensor(means["a"][:7])
+        assert found.against("b", "a") == pytest.approx(summarise(gained.double(), None if own is None else own[:7]))
+        assert found.against("a", "b").mean == pytest.approx(-float(gained.mean()))
+    assert (found.methods, found.settings) == (["a", "b"], ["1", "4"])
+
+
+SIGNS = torch.tensor([1.0, -1.0] * 8 + [0.0], dtype=torch.float64)  # over 17 tasks: a standard error of 1/√17
+
+
+@pytest.mark.parametrize(
+    ("density", "recommended", "says"),
+    [
+        ({"fpca": 0.0, "vanilla": 1.0}, "vanilla", "Of these methods vanilla has the highest log density on these 17"),
+        ({"last_value": 0.0, "fpca": math.inf}, "last value", "These 17 tasks cannot decide"),
+        ({"last_value": 1.0, "fpca": 0.0}, "last value", "use last value. The highest log density has last value."),
+        ({"last_value": 0.0, "gp_per_task": 0.5, "fpca": 1 + SIGNS}, "fpca", "Use fpca"),
+        ({"last_value": 0.0, "gp_per_task": 0.5, "fpca": 1 + 1.06 * SIGNS}, "gp per task", "No learned prior pays"),
+        (
+            {"last_value": 0.5, "gp_per_task": 0.0, "fpca": 1 + 1.06 * SIGNS},
+            "last value",
+            "use last value. The highest",
+        ),
+        ({"last_value": 0.0, "fpca": 1.0, CHOSEN: 0.9 + 1.8 * SIGNS}, "fpca", "Use fpca"),
+        ({"last_value": 0.0, "fpca": 1.0, CHOSEN: 0.9 + 1.9 * SIGNS}, "fpca", "too few to choose by"),
+    ],
+)
+def test_what_is_recommended_is_seen_to_pay_against_every_simple_method(density, recommended, says):
+    """By more than two standard errors; and the choice itself too, where it is to be trusted."""
+    found = told(**{CHOSEN: max(torch.as_tensor(one).mean() for one in density.values())} | density)
+    assert found.recommended == recommended
+    assert says in found.verdict()
+    assert CHOSEN not in (found.best, found.recommended)
+
+
+def test_a_verdict_tells_what_is_gained_against_each_simple_method():
+    found = told(fpca=1.0, last_value=0.25 + 0.5 * SIGNS, gp_per_task=0.5, **{CHOSEN: 0.75})
+    error = 0.5 / math.sqrt(17)
+    honest = f"+0.500 ± {error:.3f} against last value and +0.250 ± 0.000 against gp per task"
+    assert f"choosing by cross-validation gains {honest} per point" in found.verdict()
+    found = told(fpca=1.0, last_value=0.25 + 9 * SIGNS, gp_per_task=0.5, **{CHOSEN: 0.75})
+    error = 9 / math.sqrt(17)
+    gains = f"+0.750 ± {error:.3f} against last value and +0.500 ± 0.000 against gp per task"
+    assert f"use gp per task. The highest log density has fpca, {gains} per point." in found.verdict()
 
 
 def test_every_task_is_scored_once_from_the_same_context():
@@ -135,7 +266,8 @@ def test_a_bar_of_a_comparison_comes_to_its_end(monkeypatch):
     told, totals = [], []
 
     @contextmanager
-    def bar(label, total, **options):
+    def bar(label, total, show):
+        assert not show  # unless one asks for it
         totals.append(total)
         yield lambda note="", amount=1: told.append(amount)
 
@@ -180,6 +312,123 @@ def test_a_portrait_is_the_prior_in_units():
     assert curves["covariance"] @ vectors.T == pytest.approx(vectors.T * values, abs=1e-6 * values[0])
     assert (vectors.sum(1) > -1e-12).all()  # those that are odd around the middle sum to nothing but rounding
     assert curves["held-out evidence"].tolist() == [check.held_out_evidence for check in gp.training_.checks]
+
+
+class Drawn:
+    """A prior of two targets of which only this is known: the covariance of the first, or None where draws tell."""
+
+    def __init__(self, covariance=None):
+        self.covariance = covariance
+
+    def predict(self, context, points):
+        self.context, self.points, t = context, points, points.x[:, 0]
+        self.mean = torch.stack([t.cos(), t], 1)
+        others = None if self.covariance is None else [torch.stack([self.covariance(t), torch.eye(len(t)).double()])]
+        own = SimpleNamespace(mean=self.mean, samples=self.samples, covariances=lambda: others)
+        return SimpleNamespace(function=own)
+
+    def samples(self, count, seed):
+        steps = np.random.default_rng(seed).normal(size=(2, count, len(self.mean)))
+        return self.mean + torch.from_numpy(np.moveaxis(steps.cumsum(2), 0, 2))
+
+
+COVARIANCES = {
+    "a Brownian motion": lambda t: torch.minimum(t[:, None], t) - t[0],  # of which nothing is uncertain at its start
+    "one function": lambda t: torch.outer(2 + t.sin(), 2 + t.sin()),
+    "ends that differ": lambda t: torch.outer(*2 * [(t == t[-1]).double() - (t == t[0]).double()]),  # adds up to 0
+    "draws": None,
+}
+
+
+@pytest.mark.parametrize("name", COVARIANCES)
+def test_a_portrait_is_of_the_first_target_on_a_grid(name):
+    """Against definitions, for a method that has learned from covariates and two targets."""
+    rng = np.random.default_rng(0)
+    tasks = Tasks.from_pairs([(rng.uniform(1, 4, 5), rng.normal(size=(5, 2))) for _ in range(4)])
+    trained_on = TrainedOn.of(tasks.with_task_x({"age": [1.0, 2.0, 3.0, 6.0]}), task_x=True)
+    method = Drawn(COVARIANCES[name])
+    curves = portrait(method, trained_on)
+    low, high = float(tasks.x.min()), float(tasks.x.max())
+    assert curves["x"] == pytest.approx([low + (high - low) * k / 120 for k in range(121)])
+    assert (method.context.p, method.context.sizes.tolist()) == (2, [0])
+    assert method.points.covariates.tolist() == [[3.0]]
+    assert method.points.columns == trained_on.columns
+    assert curves["mean"] == pytest.approx(np.cos(curves["x"]))
+    assert curves["draws"] == pytest.approx(method.samples(12, 0)[:, :, 0].numpy())
+    t = torch.from_numpy(curves["x"])
+    K = method.covariance(t).numpy() if method.covariance else np.cov(method.samples(2_000, 1)[:, :, 0].numpy().T)
+    assert curves["covariance"] == pytest.approx(K)
+    assert curves["sd"] == pytest.approx(np.sqrt(np.diag(K)))
+    sure = np.diag(K) == 0
+    with np.errstate(invalid="ignore"):
+        assert curves["correlation"] == pytest.approx(
+            np.where(sure[:, None] | sure, 0.0, K / np.sqrt(np.outer(np.diag(K), np.diag(K))))
+        )
+    values, functions = curves["eigenvalues"], curves["eigenfunctions"]
+    assert values == pytest.approx(np.linalg.svd(K, compute_uv=False)[:4], abs=1e-10 * values[0])
+    assert (values >= 0).all()
+    assert functions @ functions.T == pytest.approx(np.eye(4), abs=1e-9)
+    np.testing.assert_allclose(K @ functions.T, functions.T * values, atol=1e-9 * values[0])
+    assert (functions.sum(1) >= 0).all()
+    assert {(type(one), one.dtype) for one in curves.values()} == {(np.ndarray, np.dtype("float64"))}
+    assert len(curves) == 8  # and nothing about learning, of which it knows nothing
+
+
+def test_a_portrait_is_of_what_the_choice_has_chosen_and_of_possible_values():
+    tasks = Tasks.from_pairs([(task.x, task.y.exp()) for task in seasons(12)])
+    inner = FPCA(size=4, rank=2).fit(tasks)
+    auto = Auto()
+    auto.method_ = inner
+    trained_on = TrainedOn.of(tasks.with_possible(support=(0, None)))
+    plain, chosen, bounded = (
+        portrait(inner, inner.trained_on_),
+        portrait(auto, inner.trained_on_),
+        portrait(inner, trained_on),
+    )
+    for name, values in plain.items():
+        assert np.array_equal(values, chosen[name])
+    points = Tasks.from_inputs([plain["x"]])
+    own = WithinPossible(inner, trained_on.possible).predict(Tasks.empty(points.ids, 1, 1), points).function
+    assert bounded["mean"] == pytest.approx(own.mean[:, 0].numpy())
+    assert bounded["draws"].min() >= 0 > plain["draws"].min()
+
+
+def test_what_has_no_prior_of_functions_has_no_portrait():
+    tasks = seasons(6)
+    for method in (LastValue().fit(tasks), GPPerTask().fit(tasks)):
+        assert portrait(method, method.trained_on_) == {}
+    several = Drawn(COVARIANCES["one function"])
+    assert portrait(several, TrainedOn.of(ragged(d=2))) == {}
+    several.training_ = SimpleNamespace(checks=[SimpleNamespace(epoch=k, held_out_evidence=k / 2) for k in (5, 10)])
+    curves = portrait(several, TrainedOn.of(ragged(d=2)))  # how learning went is known of any inputs
+    assert {name: (type(one), one.tolist()) for name, one in curves.items()} == {
+        "epochs": (np.ndarray, [5, 10]),
+        "held-out evidence": (np.ndarray, [2.5, 5.0]),
+    }
+
+
+def test_scores_are_told_as_means_with_errors_and_null_where_they_are_infinite():
+    rng = np.random.default_rng(0)
+    mse, shares = rng.uniform(size=7), {f"coverage_{level}": rng.uniform(size=7) for level in LEVELS}
+    density = np.append(rng.normal(size=6), -math.inf)
+    values = {"mse": mse, BY: density} | shares
+    found = described_scores(Scores(tuple("abcdefg"), {name: torch.from_numpy(one) for name, one in values.items()}))
+    assert found["mse"] == pytest.approx({"mean": mse.mean(), "stderr": mse.std(ddof=1) / math.sqrt(7), "tasks": 7})
+    assert found[BY] == {"mean": None, "stderr": None, "tasks": 7}
+    assert found["coverage"] == pytest.approx({str(k): shares[f"coverage_{k}"].mean() for k in LEVELS})
+    wrong = np.mean([abs(shares[f"coverage_{level}"].mean() - level / 100) for level in LEVELS])
+    assert found["calibration_error"] == {"mean": pytest.approx(wrong), "stderr": None, "tasks": 7}
+    assert set(found) == {"mse", BY, "coverage_90", "calibration_error", "coverage"}
+    json.dumps(found, allow_nan=False)
+
+
+def test_held_out_scores_are_those_of_every_setting_as_recorded():
+    tasks = rounded([6] * 18)
+    gp, judge = GPPerTask().fit(tasks.select(range(4))), tasks.select(range(4, 18))
+    found, splits = held_out_scores(gp, judge, random_sizes([1, 3])), random_sizes([1, 3])(judge)
+    assert found == {
+        name: described_scores(evaluate(gp, *split, torch.tensor([0.5]).double())) for name, split in splits.items()
+    }
 
 
 def test_crps_is_what_integration_gives():

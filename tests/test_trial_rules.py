@@ -1,29 +1,54 @@
 """The rules by which rungs go on, are given up and are weighed, on numbers that are made up: nothing is learned."""
 
+import dataclasses
 import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from scipy import optimize
+from scipy import optimize, stats
 
-from metaprior import Tasks
-from metaprior.methods import METHODS
+from metaprior import DataError, Tasks
+from metaprior.inference import Calibration
+from metaprior.methods import METHODS, Entry, GPPerTask
 from metaprior.scoring import Summary
 from metaprior.selection import Auto
-from metaprior.selection.auto import NEAREST, _because, _inside, _share_below
+from metaprior.selection import trials as trials_module
+from metaprior.selection.auto import NEAREST, AutoConditional, _all_tried, _because, _inside, _share_below
 from metaprior.selection.stacking import (
+    DRAWS,
     LEAST_WEIGHT,
+    ROUGHLY,
+    SURELY,
     TOLERATED,
+    _or_alone,
     combined_weights,
     densities,
     drawn_weights,
     least_squares_weights,
     stacking_weights,
 )
-from metaprior.selection.trials import CANDIDATE, ENOUGH, HOPELESS, JUDGED, LEAST, MATTERS, Plan, Trials, _open
-from metaprior.selection.trying import Seen, Values, combined
+from metaprior.selection.trials import (
+    CANDIDATE,
+    ENOUGH,
+    GAINS,
+    HOPELESS,
+    JUDGED,
+    LEAST,
+    MANY,
+    MATTERS,
+    OF_ERROR,
+    RANKED,
+    SMALL,
+    Plan,
+    Trials,
+    _first,
+    _open,
+)
+from metaprior.selection.trying import Question, Seen, Values, combined
+from metaprior.splits import Given, random_sizes
 
 
 def values_of(tasks, each=1, seed=0):
@@ -70,6 +95,8 @@ def test_a_rung_is_given_up_where_it_is_surely_behind_and_its_error_is_not_the_l
     assert trials._worth_it(["untried"], 1) == ["untried"]
     assert trials_of(values, best=best, exact=exact, far=far).running(1) == ["best", "exact"]
     assert trials_of(values, racing=False, best=best, far=far).running(1) == ["best", "far"]
+    always = said_of(values, -1.0, off=0.2)  # behind by the same everywhere: nothing could be surer
+    assert trials_of(values, best=said_of(values, 1.0, off=0.1), always=always).running(1) == ["best"]
 
 
 def test_what_is_not_sure_is_not_given_up():
@@ -170,6 +197,8 @@ def test_weights_are_those_under_which_values_are_most_probable():
     both = stacking_weights(log_density, torch.stack([weight, torch.ones_like(weight)]))
     assert both[0].numpy() == pytest.approx(found.numpy(), abs=1e-4)
     assert both.shape == (2, 3)
+    shifts = torch.from_numpy(rng.uniform(-2000, 2000, 60))  # values that nobody, or everybody, finds likely
+    assert stacking_weights(log_density + shifts[:, None], weight).numpy() == pytest.approx(found.numpy(), abs=1e-9)
 
 
 def test_weights_of_the_least_squared_error():
@@ -283,3 +312,457 @@ def test_a_central_interval_has_its_ends():
 
 def test_what_the_choice_takes_is_in_the_table():
     assert METHODS["auto"].takes_task_x
+
+
+def at_random(tasks=30, rungs=3, seed=0):
+    """What rungs said of values of which tasks have unequal numbers, in two settings; every second is rounded."""
+    rng = np.random.default_rng(seed)
+    owner = rng.permutation(np.append(np.arange(tasks), rng.integers(0, tasks, 2 * tasks)))
+    count = len(owner)
+    y, step = rng.normal(size=count), np.where(np.arange(count) % 2, 0.5, 0.0)
+    known = torch.from_numpy(rng.integers(0, 4, tasks))
+    setting = torch.from_numpy(rng.integers(0, 2, count))
+    numbers = (torch.from_numpy(one) for one in (rng.uniform(0.1, 1, count), y, step))
+    values, seen = Values(torch.from_numpy(owner), *numbers, known, setting), {}
+    for k in range(rungs):
+        said = stats.norm(y + rng.normal(0, 0.5 + 0.3 * k, count), rng.uniform(0.5, 1.5, count))
+        parts = (said.logpdf(y), said.cdf(y), said.cdf(y - step / 2), said.cdf(y + step / 2), said.mean())
+        evidence = rng.normal(size=tasks)
+        evidence[k % tasks] = -math.inf
+        seen[f"rung {k}"] = Seen(*map(torch.from_numpy, (*parts, evidence)))
+    return seen, values
+
+
+def by_task(values, numbers, where=None):
+    """Weighted means of tasks, one after the other."""
+    found = []
+    for task in sorted(set(values.task.tolist())):
+        rows = [i for i, own in enumerate(values.task.tolist()) if own == task and (where is None or where[i])]
+        weight = [float(values.weight[i]) for i in rows]
+        if rows:
+            found.append(sum(w * float(numbers[i]) for w, i in zip(weight, rows, strict=True)) / sum(weight))
+    return np.array(found)
+
+
+def error_of(numbers):
+    return numbers.std(ddof=1) / math.sqrt(len(numbers)) if len(numbers) > 1 else 0.0
+
+
+def told_by(numbers):
+    return pytest.approx((numbers.mean(), error_of(numbers), len(numbers)))
+
+
+def recorded(seen, values):
+    """Log densities of values, of rounded ones the mean density of their step."""
+    rounded = ((seen.above - seen.below) / values.step).log()
+    return torch.where(values.step > 0, rounded, seen.density).numpy()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_all_that_is_told_of_a_choice_is_what_loops_over_tasks_give(seed):
+    seen, values = at_random(seed=seed)
+    auto = Auto()
+    auto._choose(seen, values, ["near", "far", "never"])
+    density = {name: by_task(values, recorded(one, values)) for name, one in seen.items()}
+    best = max(density, key=lambda name: density[name].mean())
+    for one in auto.tried_:
+        assert one.density == told_by(density[one.name])
+        assert one.behind[::2] == pytest.approx(((density[best] - density[one.name]).mean(), 30))
+        assert one.mse == pytest.approx(by_task(values, (seen[one.name].mean - values.y) ** 2).mean())
+    shares = combined_weights(seen, values).tolist()
+    assert auto.chosen_ == {name: share for name, share in zip(seen, shares, strict=True) if share > 0}
+    assert len(auto.chosen_) > 1
+    chosen = combined(seen, auto.chosen_)
+    gain = by_task(values, recorded(chosen, values)) - density[best]
+    found = re.search(r"is (\S+) ± (\S+) from that of the best alone, (.*)\.$", auto.why_)
+    assert [float(found[1]), float(found[2])] == pytest.approx(told_by(gain).expected[:2], abs=5e-4)
+    assert found[3] == best
+    assert auto.calibration_ == Calibration.of(chosen.cdf, values.weight, 30)
+    right = chosen.calibrated(auto.calibration_)
+
+    def inside(one, level, where=None):
+        return by_task(values, [abs(cdf - 0.5) <= level / 200 for cdf in one.cdf.tolist()], where).mean()
+
+    assert auto.coverage_ == pytest.approx((inside(chosen, 90), inside(right, 90)))
+    assert list(auto.scores_) == ["near", "far"]
+    for k, name in enumerate(auto.scores_):
+        where, told = (values.setting == k).tolist(), auto.scores_[name]
+        assert tuple(told["log_likelihood"].values()) == told_by(by_task(values, recorded(right, values), where))
+        assert tuple(told["mse"].values()) == told_by(by_task(values, (right.mean - values.y) ** 2, where))
+        assert told["coverage"] == pytest.approx({str(n): inside(right, n, where) for n in range(10, 100, 10)})
+        assert told["coverage_90"] == {"mean": told["coverage"]["90"], "stderr": None}
+    usual = [(float(e) / n, n) for e, n in zip(chosen.evidence, values.known.tolist(), strict=True) if n]
+    assert torch.stack(auto.usual_, 1).numpy() == pytest.approx(np.array(usual))
+
+
+def test_evidence_that_is_not_finite_is_no_usual_one():
+    seen, values = at_random(rungs=1)
+    auto = Auto()
+    auto._choose(seen, values, ["near", "far"])
+    wanted = [i for i in range(1, 30) if values.known[i] > 0]  # the first is not finite
+    assert auto.usual_[1].tolist() == values.known[wanted].tolist()
+    assert auto.usual_[0].tolist() == pytest.approx((seen["rung 0"].evidence / values.known)[wanted].tolist())
+
+
+def test_what_was_given_up_is_told_beside_the_best_on_the_same_tasks():
+    seen, values = at_random()
+    other, later = at_random(seed=5)
+    trials = trials_of(values, **seen)
+    trials.values.append(later)
+    for name in ("rung 0", "rung 1"):
+        trials.seen[name].append(other[name])
+    trials.seconds = {"rung 0": 1.0, "rung 1": 2.0, "rung 2": 3.0}
+    trials.running = lambda wave: ["rung 0", "rung 1"]  # the last was given up after the first wave
+    auto = Auto()
+    auto._choose(trials.complete(), trials.known(2), ["near", "far"])
+    assert [len(by) for by in (trials.known(2).y, trials.known(1).y)] == [180, 90]
+    best = max(auto.tried_, key=lambda one: one.density.mean).name
+    found = {one.name: one for one in _all_tried(trials, auto.tried_)}
+    assert [one.seconds for one in found.values()] == [1.0, 2.0, 3.0]
+    for name, (about, said, beside) in {
+        "rung 1": (trials.known(2), trials.said("rung 1", 2), trials.said(best, 2)),
+        "rung 2": (values, seen["rung 2"], seen[best]),
+    }.items():
+        own, least = (by_task(about, recorded(one, about)) for one in (said, beside))
+        assert found[name].density == told_by(own)
+        assert found[name].behind.mean == pytest.approx((least - own).mean())
+
+
+def test_how_usual_a_context_is_is_what_loops_give():
+    rng = np.random.default_rng(0)
+    known, sizes = torch.from_numpy(rng.integers(1, 40, 150)), torch.from_numpy(rng.integers(1, 60, 20))
+    usual, surprise = torch.from_numpy(rng.normal(size=150)), torch.from_numpy(rng.normal(size=20))
+    for count in (150, NEAREST, 7):
+        found = _share_below(surprise, sizes, usual[:count], known[:count])
+        for own, size, share in zip(surprise.tolist(), sizes.tolist(), found.tolist(), strict=True):
+            ratios = [max(size / n, n / size) for n in known[:count].tolist()]
+            reach = sorted(ratios)[min(NEAREST, count) - 1] * (1 + 1e-12)
+            near = [float(usual[k]) for k in range(count) if ratios[k] <= reach]
+            assert share == pytest.approx((1 + sum(one < own for one in near)) / (1 + len(near)))
+
+
+def test_plausibility_is_of_evidence_per_value():
+    """Of contexts of two targets; one without points is as usual as can be, and so are all without evidence."""
+    pairs = [(np.arange(n), np.zeros((n, 2))) for n in (4, 1, 2)]
+    context = Tasks.from_pairs(pairs).context_target(where=lambda x: x[:, 0] > 0).context  # of 3, 0 and 1 points
+    evidence = SimpleNamespace(total=torch.tensor([-12.0, 0.0, -1.0], dtype=torch.float64))
+    usual = torch.tensor([-3.0, -1.5, -1.0, 0.0], dtype=torch.float64), torch.tensor([6, 6, 2, 2])
+    device = torch.device("cpu")
+    inner = SimpleNamespace(context=context, evidence=evidence, device=device)
+    found = AutoConditional(inner, Calibration.identity(), usual).plausibility
+    # -2 and -0.5 per value: one and three of four are below
+    assert found.tolist() == pytest.approx([2 / 5, 1.0, 4 / 5])
+    blind = SimpleNamespace(context=context, evidence=None, device=device)
+    assert AutoConditional(blind, Calibration.identity(), usual).plausibility.tolist() == [1.0] * 3
+
+
+def test_drawn_weights_are_the_mean_over_draws_of_tasks():
+    """Against EM as it is in books, draw by draw."""
+    seen, values = at_random()
+    found = densities(seen, values)
+    for column, one in zip(found.unbind(1), seen.values(), strict=True):
+        assert column.numpy() == pytest.approx(recorded(one, values))
+    shares = np.random.default_rng(0).dirichlet(np.ones(30), DRAWS)
+    likely, total = found.exp().numpy(), np.zeros(3)
+    for draw in shares:
+        weight = values.weight.numpy() * draw[values.task.numpy()]
+        mixed = np.full(3, 1 / 3)
+        for _ in range(ROUGHLY):
+            belongs = likely * mixed / (likely @ mixed)[:, None]
+            mixed = weight @ belongs / weight.sum()
+        total += mixed / DRAWS
+    assert drawn_weights(found, values).numpy() == pytest.approx(total, abs=1e-3)
+
+
+@pytest.mark.parametrize(("tasks", "seed"), [(12, 0), (12, 1), (52, 2), (52, 3), (1, 4)])
+def test_combined_weights_follow_their_rules(tasks, seed):
+    """Step by step: towards the least error until that is near, without small ones, or the best alone."""
+    seen, values = at_random(tasks, rungs=4, seed=seed)
+    names, means = list(seen), np.stack([one.mean.numpy() for one in seen.values()], 1)
+    found = densities(seen, values)
+    dense = drawn_weights(found, values).numpy()
+    exact = least_squares_weights(torch.from_numpy(means), values.y, values.weight).numpy()
+
+    def error(weights):
+        return by_task(values, (means @ weights - values.y.numpy()) ** 2)
+
+    def density(weights):
+        return by_task(values, np.log(np.exp(found.numpy()) @ weights))
+
+    for k in range(21):
+        weights = dense + k / 20 * (exact - dense)
+        more = error(weights) - error(exact)
+        if more.mean() <= max(error_of(more), TOLERATED * error(exact).mean()):
+            break
+    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
+    weights /= weights.sum()
+    alone = max(np.eye(len(names)), key=lambda one: density(one).mean())
+    lost = density(alone) - density(weights)
+    surely = tasks > 1 and lost.mean() > SURELY * error_of(lost)
+    wanted = alone if surely and error(alone).mean() <= error(weights).mean() else weights
+    assert combined_weights(seen, values).numpy() == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize(("share", "off", "alone"), [(1.05, 0.0, True), (0.95, 0.0, False), (1.05, 0.1, False)])
+def test_the_best_alone_is_taken_where_a_combination_surely_loses_and_has_no_lower_error(share, off, alone):
+    """share: of two standard errors, that half of each is behind the best; off: how far the best's mean is."""
+    values = values_of(50)
+    lost = around(values, 0.1, 0.1 * math.sqrt(49) / (share * SURELY))
+    other = (2 * (-lost).exp() - 1).log()
+    seen = {"other": said_of(values, other), "best": said_of(values, 0.0, off=off)}
+    half = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    assert _or_alone(half, seen, values).tolist() == ([0.0, 1.0] if alone else [0.5, 0.5])
+    one = values_of(1)
+    assert _or_alone(half, {"a": said_of(one, -9.0), "b": said_of(one, 0.0)}, one).tolist() == [0.5, 0.5]
+
+
+def test_a_plan_by_the_number_of_tasks_and_rows():
+    def plan(count, rows, thorough=False):
+        sizes = [rows // count + (k < rows % count) for k in range(count)]
+        return Plan.of(Tasks.from_pairs([(np.zeros((n, 1)), np.zeros((n, 1))) for n in sizes]), 0, thorough)
+
+    def shape(one):
+        return [len(wave) for wave in one.waves], one.whole, one.racing, one.growing
+
+    small, folded = ([5], True, True, False), ([1] * 4, False, True, False)
+    assert shape(plan(MANY - 1, SMALL)) == small
+    assert shape(plan(MANY - 1, SMALL + 1)) == ([1] * 5, False, True, False)
+    assert shape(plan(MANY, MANY)) == folded
+    assert shape(plan(RANKED, RANKED)) == folded
+    assert shape(plan(RANKED + 1, RANKED + 1)) == ([1, 1], False, True, True)
+    assert shape(plan(RANKED + 1, RANKED + 1, thorough=True)) == ([1] * 4, False, False, False)
+    assert shape(plan(20, 20, thorough=True)) == ([5], True, False, False)
+    (ranked,), (last,) = plan(1_000, 1_000).waves
+    assert (len(ranked.judge), len(ranked.train)) == (RANKED // 4, RANKED - RANKED // 4)
+    assert (len(last.judge), len(last.train)) == (200, 800)
+
+
+def test_rounds_are_those_until_enough_tasks_are_judged():
+    def rounds(*judged, **options):
+        waves = tuple((SimpleNamespace(judge=range(n)),) for n in judged)
+        return Plan(None, waves, **{"whole": False, "racing": True} | options).rounds
+
+    assert rounds(5, 5, 5) == 4
+    assert rounds(5, 5, 5, whole=True) == 3
+    assert rounds(ENOUGH // 2, ENOUGH // 2, 5, 5) == 3
+    assert rounds(ENOUGH // 2, ENOUGH // 2 - 1, 5, 5) == 4
+    assert rounds(ENOUGH, ENOUGH, ENOUGH, racing=False) == 4
+    assert rounds(ENOUGH, 5, growing=True) == 2
+    folds = tuple(SimpleNamespace(judge=range(ENOUGH // 3)) for _ in range(3))
+    assert Plan(None, (folds, folds), whole=False, racing=True).rounds == 2
+
+
+def test_the_first_tasks_are_those_of_clusters_that_begin_within_a_number():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 6, 40).tolist()
+    tasks = Tasks.from_pairs([([0.0], [0.0])] * 40).with_clusters(labels)
+    for most in (1, 13, 26, 40):
+        wanted, units = [], tasks.units.tolist()
+        for unit in tasks.shuffled(3).tolist():
+            if len(wanted) < most:
+                wanted += [k for k in range(40) if units[k] == unit]
+        assert _first(tasks, most, 3).tolist() == sorted(wanted)
+
+
+def test_on_a_gpu_learns_what_gains_from_it(monkeypatch):
+    class Moved(GPPerTask):
+        where = "here"
+
+        def to(self, device):
+            self.where = device
+            return self
+
+    monkeypatch.setitem(METHODS, "moved", Entry(lambda *asked: Moved(), rung=True))
+    trials = trials_of(values_of(1), moved=None)
+    trials.device = "there"
+    few, many = (Tasks.from_pairs([(np.zeros((n, 1)), np.zeros((n, 1)))]) for n in (GAINS - 1, GAINS))
+    assert [trials._made("moved", tasks).where for tasks in (few, many)] == ["here", "there"]
+
+
+def test_what_was_kept_is_taken_up_again_unless_a_probability_is_none():
+    seen, values = at_random()
+    before = trials_of(values, **seen)
+    before.seconds, before.left_out = {"rung 0": 3.0}, {"rung 9": "why"}
+    again = trials_of(values)
+    again._resume(SimpleNamespace(read=before._kept))
+    assert again._kept().keys() == before._kept().keys()
+    for name in ("seconds", "left_out"):
+        assert getattr(again, name) == getattr(before, name)
+    assert list(again.seen) == list(seen)
+    for field in dataclasses.fields(Seen):
+        assert torch.equal(getattr(again.seen["rung 1"][0], field.name), getattr(seen["rung 1"], field.name))
+    for field in dataclasses.fields(Values):
+        assert torch.equal(getattr(again.values[0], field.name), getattr(values, field.name))
+    assert again.resumed
+    for nothing in (None, SimpleNamespace(read=lambda: None), SimpleNamespace(read=trials_of(values)._kept)):
+        fresh = trials_of(values)
+        fresh._resume(nothing)
+        assert not fresh.resumed
+    for name in ("cdf", "below", "above"):
+        for wrong in (0.0, 1.0, -0.01, 1.01, math.nan):
+            one = getattr(seen["rung 2"], name).clone()
+            one[7] = wrong
+            before.seen["rung 2"] = [dataclasses.replace(seen["rung 2"], **{name: one})]
+            file = SimpleNamespace(read=before._kept)
+            if wrong in (0.0, 1.0):
+                trials_of(values)._resume(file)
+            else:
+                with pytest.raises(ValueError, match="a probability that is none"):
+                    trials_of(values)._resume(file)
+
+
+def test_in_time_are_the_first_waves_of_quick_rungs_and_what_begins_before_the_end(monkeypatch):
+    trials, now = trials_of(values_of(1)), [12.0]
+    monkeypatch.setattr(trials_module.time, "perf_counter", lambda: now[0])
+    trials.began = 10.0
+    assert trials._in_time("mixture", 3)
+    trials.budget = 2.5
+    assert trials._in_time("mixture", 3)
+    trials.budget = 2.0
+    assert not trials._in_time("mixture", 0)
+    assert trials._in_time("gp per task", 0)
+    assert trials._in_time("hierarchical gp, curves alone", 0)
+    assert not trials._in_time("gp per task", 1)
+    trials.resumed = True
+    assert not trials._in_time("gp per task", 0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_goes_on_is_what_loops_give(seed):
+    """Random rungs, some surely behind, some with the least error, in two waves: the rules as they are written down."""
+    rng = np.random.default_rng(seed)
+    values, said, tasks = values_of(20 + 90 * (seed % 2), each=2, seed=seed), {}, 20 + 90 * (seed % 2)
+    for k in range(5):
+        middle = -rng.choice([0.0, 0.05, 0.3])
+        density = middle + rng.normal(0, rng.choice([0.05, 0.5]), len(values.y))
+        said[f"rung {k}"] = said_of(values, density, off=torch.from_numpy(rng.normal(size=len(values.y))))
+    early = values.task < tasks // 2
+    trials, growing = (trials_of(values.some(early), growing=grows, **said) for grows in (False, True))
+    for one in (trials, growing):
+        one.values.append(values.some(~early))
+        one.seen = {name: [own.some(early), own.some(~early)] for name, own in said.items()}
+
+    def of(names, rows):
+        density = {name: by_task(values, said[name].density, rows) for name in names}
+        errors = {name: by_task(values, (said[name].mean - values.y) ** 2, rows).mean() for name in names}
+        best = max(names, key=lambda name: density[name].mean())
+        behind = {name: density[best] - density[name] for name in names}
+        return {name: (lost.mean(), error_of(lost), errors[name]) for name, lost in behind.items()}
+
+    def hopeful(names, rows):
+        found = of(names, rows)
+        least = min(error for *_, error in found.values())
+        return [name for name, (lost, sd, error) in found.items() if lost - 2 * sd <= HOPELESS or error == least]
+
+    first = hopeful(list(said), early)
+    both = hopeful(first, early | True)
+    assert [trials.running(wave) for wave in range(3)] == [list(said), first, both]
+    for wave, names, rows in ((0, first, early), (1, both, early | True)):
+        still = [name for name, (lost, sd, _) in of(names, rows).items() if MATTERS < lost < sd]
+        assert trials._decided(wave) == (len(by_task(values, values.y, rows)) >= JUDGED and not still)
+    part, early_said = values.some(early), {name: own.some(early) for name, own in said.items()}
+    dense = drawn_weights(densities(early_said, part), part).tolist()
+    means = torch.stack([one.mean for one in early_said.values()], 1)
+    exact = least_squares_weights(means, part.y, part.weight).tolist()
+    going = [
+        name
+        for name, share, other in zip(said, dense, exact, strict=True)
+        if share >= CANDIDATE or (other >= OF_ERROR and name in first)
+    ]
+    assert growing.running(1) == going
+
+
+def test_a_question_has_a_row_for_every_value_of_every_setting():
+    """Against loops over settings, tasks, points and targets; of two clusters, whose numbers the values bear."""
+    rng = np.random.default_rng(0)
+    pairs = [(rng.normal(size=(n, 1)), rng.normal(size=(n, 2))) for n in (2, 6, 1, 4)]
+    tasks = Tasks.from_pairs(pairs, list("abcd"))
+    contexts, steps = random_sizes([1, 3]), torch.tensor([0.0, 0.5], dtype=torch.float64)
+    found = Question.of(tasks, torch.tensor([7, 2, 5, 7]), contexts, steps, ["none", "3", "1"])
+    rows, known = [], []
+    for name, place in (("1", 2), ("3", 1)):
+        for context, target in zip(*contexts(tasks)[name], strict=True):
+            known.append(2 * len(context.x))
+            unit = {"a": 7, "b": 2, "c": 5, "d": 7}[target.id]
+            for y in target.y.tolist():
+                rows += [
+                    (unit, 1 / (2 * len(target.x)), y[0], 0.0, place),
+                    (unit, 1 / (2 * len(target.x)), y[1], 0.5, place),
+                ]
+    values = found.values
+    told = (values.task, values.weight, values.y, values.step, values.setting)
+    assert torch.stack([one.double() for one in told], 1).numpy() == pytest.approx(np.array(rows))
+    assert values.known.tolist() == known
+    assert Question.of(tasks.select([2]), torch.tensor([5]), contexts, steps, ["1", "3"]) is None
+
+
+class Normal:
+    """Says of every value that it is normal around its input, with deviation 2; and has no evidence, if asked so."""
+
+    def __init__(self, evidence=None):
+        self.evidence = evidence
+
+    def condition(self, context):
+        own = None if self.evidence is None else SimpleNamespace(total=torch.tensor(self.evidence).double())
+        return SimpleNamespace(evidence=own, at=self.at)
+
+    def at(self, target):
+        means = target.x.expand(-1, target.p)
+        normal = torch.distributions.Normal(means, torch.full_like(means, 2.0))
+        own = {"as_targets": lambda y: y, "log_density": normal.log_prob, "cdf": normal.cdf, "mean": normal.mean}
+        return SimpleNamespace(**own)
+
+
+def asked_of(pairs, steps=(0.0, 0.0), **possible):
+    tasks = Tasks.from_pairs(pairs)
+    tasks = tasks.with_possible(**possible) if possible else tasks
+    whole = Given(lambda tasks: {"blank": (tasks.select(range(len(tasks))).context_target(0, seed=0))})
+    return Question.of(tasks, torch.arange(len(tasks)), whole, torch.tensor(steps).double(), ["blank"])
+
+
+def test_an_answer_is_of_every_value_and_of_the_step_it_was_rounded_from():
+    """Also where values end: what lies beyond an end was recorded as the end."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(6, 1)), np.array([[0, 1], [3, 2.5], [1, 2.6], [0, 0], [2, 2.7], [3, -1.0]])
+    pairs = [(x[:2], y[:2]), (x[2:], y[2:])]
+    names = Tasks.from_pairs(pairs).columns.y
+    ends = {"support": dict(zip(names, [(0, 3), (None, 2.8)], strict=True))}
+    for steps, possible in (((0.0, 0.0), {}), ((1.0, 0.0), {}), ((1.0, 0.5), ends)):
+        question = asked_of(pairs, steps, **possible)
+        seen = question.answer(Normal([1.0, 2.0]))
+        rows = [(m[0], value, k) for m, own in zip(x, y, strict=True) for k, value in enumerate(own)]
+        normal = stats.norm([m for m, _, _ in rows], 2)
+        values, half = np.array([value for _, value, _ in rows]), np.array([steps[k] / 2 for *_, k in rows])
+        below, above = normal.cdf(values - half), normal.cdf(values + half)
+        if possible:
+            below = [0.0 if k == 0 and v - h < 0 else b for b, (_, v, k), h in zip(below, rows, half, strict=True)]
+            above = [1.0 if v + h > (3, 2.8)[k] else a for a, (_, v, k), h in zip(above, rows, half, strict=True)]
+        wanted = (normal.logpdf(values), normal.cdf(values), below, above, normal.mean(), [1.0, 2.0])
+        for field, expected in zip(dataclasses.fields(Seen), wanted, strict=True):
+            assert getattr(seen, field.name).tolist() == pytest.approx(list(expected)), field.name
+    assert question.answer(Normal()).evidence.isnan().tolist() == [True, True]
+
+
+def test_a_value_that_is_impossible_under_a_rung_is_told():
+    with pytest.raises(DataError, match="impossible under it"):
+        asked_of([([[0.0]], [[0.0, 1e200]])]).answer(Normal())
+
+
+def test_what_is_put_right_has_the_density_of_its_probabilities():
+    """A calibrated density is the slope of the calibrated probability; means and evidence stay."""
+    calibration, y = Calibration((0.9, 1.6, 2.6, 3.0)), torch.linspace(-3.03, 3, 40).double()
+    zero, width = torch.zeros_like(y), 1e-4
+
+    def said(at):
+        return torch.special.ndtr(at)
+
+    density = -0.5 * y.square() - 0.5 * math.log(2 * math.pi)
+    seen = Seen(density, said(y), said(y - width), said(y + width), y + 7, zero + 3)
+    right = seen.calibrated(calibration)
+    assert right.density.numpy() == pytest.approx(((right.above - right.below) / (2 * width)).log().numpy(), abs=1e-3)
+    assert torch.allclose(right.cdf, calibration.probability(said(y)))
+    assert torch.equal(right.mean, seen.mean)
+    assert torch.equal(right.evidence, seen.evidence)
+    some = seen.some(y > 1)
+    assert some.cdf.tolist() == seen.cdf[y > 1].tolist()
+    assert torch.equal(some.evidence, seen.evidence)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from metaprior.selection import Auto
 from metaprior.selection import trials as trials_module
 from metaprior.selection.trials import LEAST, RANKED, Plan, Trials
 from metaprior.selection.trying import Question, Seen, Values, joined
-from metaprior.splits import Fold, default_contexts
+from metaprior.splits import Fold, default_contexts, random_sizes
 from metaprior.tasks import resolution
 
 
@@ -174,6 +175,17 @@ def test_what_is_kept_has_learned_from_all_tasks():
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["fpca", "warped fpca"])
+def test_what_was_not_tried_learns_from_all_tasks_when_it_is_asked_for(name):
+    tasks = curves(12)
+    trials = Trials(Plan.of(tasks, 0, thorough=False), default_contexts(tasks, 0), [name])
+    found, alone = trials.fitted(name, tasks), METHODS[name].make(tasks, 0, None).fit(tasks)
+    assert trials.fitted(name, tasks) is found
+    context, target = curves(3, seed=1).context_target(2, 0)
+    ours, theirs = (method.predict(context, target).mean for method in (found, alone))
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+
+
 def test_parts_of_waves_are_joined_in_their_order():
     tasks = curves(120)
     trials = Trials(Plan.of(tasks, 0, thorough=True), default_contexts(tasks, 0), ["gp per task"])
@@ -201,6 +213,26 @@ def test_a_rung_that_fails_in_a_later_wave_is_left_out(monkeypatch):
     Late.count = 0
     with pytest.raises(DataError, match=r"no prior can be learned.*no more"):
         Auto(rungs=("late",), progress=False).fit(curves(120))
+
+
+def test_waves_end_where_it_is_decided_unless_it_is_to_be_thorough(monkeypatch):
+    monkeypatch.setattr(Trials, "_decided", lambda self, wave: wave == 1)
+    for thorough, waves in ((False, 2), (True, 4)):
+        tasks = curves(120, 3)
+        trials = Trials(Plan.of(tasks, 0, thorough=thorough), default_contexts(tasks, 0), ["gp per task"])
+        trials.run(None, lambda note, amount: None)
+        assert len(trials.seen["gp per task"]) == len(trials.values) == waves
+
+
+def test_a_fold_of_which_no_task_can_be_asked_says_nothing():
+    tasks = Tasks.from_pairs([(np.arange(float(n)), np.arange(float(n))) for n in (3, 3, 1, 1)])
+    first, last, none = torch.tensor([0]), torch.tensor([1]), torch.tensor([2, 3])
+    for judged, said in (((first, none), 2), ((none, none), None)):
+        plan = Plan(tasks, (tuple(Fold(last, own) for own in judged),), whole=False, racing=False)
+        trials = Trials(plan, random_sizes([1]), ["gp per task"])
+        trials.run(None, lambda note, amount: None)
+        assert [len(one.density) for one in trials.complete().values()] == ([said] if said else [])
+        assert trials.left_out == ({} if said else {"gp per task": "no held-out task has points to predict."})
 
 
 @pytest.mark.parametrize(("count", "thorough"), [(12, False), (150, False), (700, False), (150, True)])
@@ -256,6 +288,13 @@ def test_what_goes_on_begins_with_what_it_was_and_sees_what_it_may(monkeypatch):
         assert trials.fitted(name, tasks) is trials.learned[name]  # as it was judged
         assert len(given) == 2
         assert trials.seconds[name] > 0
+        kept = trials._kept() | {"seen": {name: trials._kept()["seen"][name][:1]}}  # as after the first wave
+        given.clear()
+        again = Trials(plan, default_contexts(tasks, 0), [name])
+        file = SimpleNamespace(read=lambda kept=kept: kept, write=lambda values: None)
+        again.run(file, lambda note, amount: None)
+        assert [(type(earlier), count) for earlier, count, _ in given] == [(type(None), 10), (Going, 20)]
+        assert torch.equal(again.said(name, 2).density, trials.said(name, 2).density)
     waved = Plan(tasks, waves, whole=False, racing=False)
     trials = Trials(waved, default_contexts(tasks, 0), ["going"])
     trials.run(None, lambda note, amount: None)

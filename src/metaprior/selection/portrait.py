@@ -74,7 +74,7 @@ def _prior(method: Any, low: float, high: float, trained_on: TrainedOn) -> Curve
     # where there is no closed form (a warp): from many draws
     K = posterior.samples(MANY, 1)[:, :, 0].mT.cov() if covariances is None else covariances[0][0]
     values, vectors = torch.linalg.eigh(K)
-    vectors = vectors * vectors.sum(0).sign()
+    vectors = vectors * torch.where(vectors.sum(0) < 0, -1.0, 1.0)
     sd = K.diagonal().clamp(min=1e-300).sqrt()
     return {
         "x": x[:, 0].numpy(),

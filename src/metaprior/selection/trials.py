@@ -293,7 +293,7 @@ class Trials:
             if name in scores:
                 behind = summarise(scores[best][0] - scores[name][0])
                 surely = behind.mean - 2 * (behind.stderr or 0.0)
-                if surely > HOPELESS and float(scores[name][1].mean()) > least:
+                if surely > HOPELESS and scores[name][1].mean() > least:
                     continue
             left.append(name)
         return left
@@ -343,7 +343,7 @@ class Trials:
 def _first(tasks: Tasks, most: int, seed: int) -> Int[Tensor, " k"]:
     """Positions of so many random tasks; of clusters as many as begin within that number."""
     order = tasks.shuffled(seed)
-    counts = torch.bincount(tasks.units, minlength=int(tasks.units.max()) + 1)[order]
+    counts = torch.bincount(tasks.units)[order]
     return tasks.of_units(order[counts.cumsum(0) - counts < most])
 
 
