@@ -1,6 +1,9 @@
 """The campaign of faults at its smallest: it kills, it tries, and it finds what is put in."""
 
-from campaign.faults import HOW, _other_checks, run
+import sys
+import time
+
+from campaign.faults import HOW, _other_checks, children, run
 from campaign.faults.jobs import JOBS
 from campaign.faults.others import PAIRS
 from campaign.faults.outcomes import TORN, content
@@ -24,6 +27,23 @@ def test_all_that_is_asked_for_is_killed_and_every_fault_met():
     assert {job.what for job in JOBS} == {"fit", "predict", "compare", "reproduce", "fetch", "shard", "save"}
     assert len({name for _, name in PAIRS}) > 10
     assert "{kills" in HOW
+
+
+def test_a_child_that_does_not_begin_is_made_anew(tmp_path, monkeypatch):
+    """As one whose copy of a lock nobody will ever release: it waits for ever."""
+    monkeypatch.setenv("METAPRIOR_FAULTS", str(tmp_path))
+    monkeypatch.setattr(children, "BEGUN", 0.2)
+    made, started = [], children.started
+
+    def first_waits(work, place, before):
+        waits = not made
+        made.append(started(work, place, (lambda: time.sleep(60)) if waits else before))
+        return made[-1]
+
+    monkeypatch.setattr(children, "started", first_waits)
+    ended = children.child(lambda: sys.exit(2), tmp_path)
+    assert (ended.code, len(made)) == (2, 2)
+    assert not list(tmp_path.glob("said-*"))
 
 
 def test_what_is_torn_is_told_from_what_is_whole(tmp_path):

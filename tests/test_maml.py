@@ -139,7 +139,9 @@ def test_where_contexts_are_given_it_trains_on_those():
 def test_what_maml_refuses():
     with pytest.raises(OptionError, match="-1 inner steps"):
         MAML(inner_steps=-1, progress=False).fit(levels(20))
-    with pytest.raises(OptionError, match="give 0 to 1,000 steps"):  # a file could ask for 10¹², and predicting never end
+    with pytest.raises(
+        OptionError, match="give 0 to 1,000 steps"
+    ):  # a file could ask for 10¹², and predicting never end
         MAML(inner_steps=1001, progress=False).fit(levels(20))
     with pytest.raises(OptionError, match="of size 0"):
         MAML(inner_rate=0.0, progress=False).fit(levels(20))
