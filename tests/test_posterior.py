@@ -21,6 +21,7 @@ from metaprior.inference import (
     IndependentGaussians,
     MixturePosterior,
 )
+from metaprior.inference.crps import _where, integrated_crps
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.mixtures import _absolute
 from metaprior.inference.posterior import moments
@@ -433,3 +434,38 @@ def test_what_is_expected_of_a_magnitude():
     folded = stats.foldnorm.mean((mean / sd).abs()[2:].numpy(), scale=sd[2:].numpy())
     assert found.tolist() == pytest.approx([0.5, 0.0, *folded])
     assert _absolute(mean[2:].clone(), sd[2:], True).tolist() == pytest.approx(folded)
+
+
+def test_the_score_of_a_straight_cdf_is_exact():
+    """Of uniform distributions, whose score has a closed form; at values outside, two corners are found by search."""
+    low, high = (torch.tensor([[0.0], [-2.0], [1.0], [0.0], [5.0]]).double() + shift for shift in (0.0, 1.5))
+    y = torch.tensor([[0.4], [-3.0], [2.5], [7.0], [5.0]], dtype=torch.float64)
+    found = integrated_crps(lambda t: ((t - low) / (high - low)).clamp(0, 1), y, low, high)
+    z = (y - low) / (high - low)
+    inside = z.clamp(0, 1)
+    expected = (high - low) * ((z - inside).abs() + inside**2 - inside + 1 / 3)
+    torch.testing.assert_close(found[z == inside], expected[z == inside], rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(found, expected, rtol=2e-4, atol=0.0)
+
+
+def test_where_a_cdf_has_its_levels_is_interpolation():
+    rng = np.random.default_rng(0)
+    t, F = (np.sort(rng.uniform(size=(9, 3, 2)), 0) for _ in range(2))
+    levels = np.linspace(0.02, 0.98, 12)
+    found = _where(*(torch.from_numpy(part) for part in (levels, t, F)))
+    for i, j in np.ndindex(3, 2):
+        assert found[:, i, j].numpy() == pytest.approx(np.interp(levels, F[:, i, j], t[:, i, j]))
+
+
+def test_covariances_of_a_mixture_are_its_second_moments():
+    points, rng = Tasks.from_inputs([np.zeros(3), np.zeros(2)]), np.random.default_rng(0)
+    parts = [IndependentGaussians(points, *torch.from_numpy(rng.uniform(0.3, 2.0, (2, 5, 2)))) for _ in range(3)]
+    weights = np.array([[0.5, 0.2, 0.3], [0.0, 0.9, 0.1]])
+    mixture = MixturePosterior(parts, torch.from_numpy(weights).log())
+    for i, rows in enumerate((slice(0, 3), slice(3, 5))):
+        for k in range(2):
+            means = np.stack([one.mean[rows, k] for one in parts])
+            seconds = [np.outer(m, m) + np.diag(one.sd[rows, k] ** 2) for m, one in zip(means, parts, strict=True)]
+            mean = weights[i] @ means
+            expected = np.tensordot(weights[i], seconds, 1) - np.outer(mean, mean)
+            assert mixture.covariances()[i][k].numpy() == pytest.approx(expected)
