@@ -1,5 +1,7 @@
 """Where numbers are hard: everything works, or says why not; nothing is silently NaN."""
 
+import math
+
 import gpytorch
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from metaprior.inference import (
     stacked_evidence,
     summed_evidence,
 )
+from metaprior.inference.evidence import feature_terms, log_gamma_ratio
 from metaprior.inference.factor import attempt, is_trusted, mean_over, padded_identity, trusting
 from metaprior.inference.normal import normal_cdf
 from metaprior.inference.small import inverse_and_logdet
@@ -35,6 +38,20 @@ def test_factor_states_the_jitter_it_needed():
     assert jitter[0] == 0.0
     assert jitter[1] in JITTER[1:]
     assert torch.allclose(L[1] @ L[1].mT, singular, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [None, 40.0])
+def test_jitter_is_the_first_that_works_relative_to_the_scale(scale):
+    lacking = torch.tensor([-1.0, 1e-10, 1e-8, 1e-6, 1e-5], dtype=torch.float64)
+    A = torch.diag_embed(torch.stack([torch.full_like(lacking, 2.0), torch.full_like(lacking, 4.0), -lacking], 1))
+    unit = A.diagonal(dim1=-2, dim2=-1).mean(-1) if scale is None else torch.full_like(lacking, scale)
+    works = [[step for step in JITTER if step * one > least] for one, least in zip(unit, lacking, strict=True)]
+    L, jitter, failed = attempt(A, None if scale is None else unit)
+    assert failed.tolist() == [not steps for steps in works]
+    L, jitter, unit, A = L[~failed], jitter[~failed], unit[~failed], A[~failed]
+    assert jitter.tolist() == [steps[0] for steps in works if steps]
+    torch.testing.assert_close(L @ L.mT, A + (jitter * unit)[:, None, None] * torch.eye(3), rtol=1e-12, atol=0.0)
+    assert torch.equal(factor(A, None, None if scale is None else unit).L, L)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +351,15 @@ def test_quantiles_of_students_t_far_out():
         assert posterior.cdf(quantile).item() == pytest.approx(level, rel=1e-10, abs=0)
 
 
+@pytest.mark.parametrize("a", [0.7, 3.7, 19.9, 20.0, 20.001, 33.3, 1e3, 1e8])
+def test_a_ratio_of_gamma_functions_is_a_product(a):
+    """`Γ(a + n) / Γ(a) = a (a + 1) … (a + n - 1)`."""
+    for n in (1, 2, 3, 12, 40):
+        expected = math.fsum(math.log(a + i) for i in range(n))
+        found = log_gamma_ratio(torch.tensor(a, dtype=torch.float64), float(n)).item()
+        assert found == pytest.approx(expected, rel=4e-15 if a > 20 else 1e-13, abs=1e-14)
+
+
 def test_with_very_many_degrees_of_freedom_a_student_process_is_gaussian_to_the_last_digit():
     tasks = Tasks.from_pairs([([0.0, 1.0, 2.0], [1.0, 0.0, 1.0])])
     student, gaussian = (evidence(known("rbf", degrees=degrees), tasks) for degrees in (1e13, None))
@@ -405,6 +431,14 @@ def test_a_slope_that_overflows_on_its_way_is_told(together):
     assert torch.isfinite(found).all()
     with pytest.raises(NumericalError, match=r"task 'tiny'.*overflows: scale y"):
         found.sum().backward()
+
+
+def test_features_whose_products_overflow_and_cancel_are_told():
+    """The second task's first point is `∞ − ∞` in the features, though its value is 0."""
+    Z = torch.tensor([[[1.0, 1.0], [0.0, 1.0]], [[1e5, 1e5], [0.0, 1.0]]], dtype=torch.float64)
+    R = torch.tensor([[[0.0], [1.0]], [[0.0], [1e304]]], dtype=torch.float64)
+    with pytest.raises(NumericalError, match=r"task 'b'.*overflows: scale y"):
+        feature_terms(Z, torch.ones(2, 2).double(), R, None, ["a", "b"])
 
 
 def test_a_students_data_fit_in_features_is_no_difference_of_two_large_numbers():

@@ -13,11 +13,19 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from metaprior import DataError, OptionError, Prior, Tasks, condition, evidence
-from metaprior.inference import Calibration, ContextBatch, GaussianConditional
+from metaprior.inference import (
+    CalibratedPosterior,
+    Calibration,
+    ContextBatch,
+    GaussianConditional,
+    IndependentGaussians,
+    MixturePosterior,
+)
+from metaprior.inference.crps import _where, integrated_crps
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.mixtures import _absolute
 from metaprior.inference.posterior import moments
-from metaprior.priors import BasisKernel, BasisMean, PolynomialBasis
+from metaprior.priors import BasisKernel, BasisMean, Degrees, PolynomialBasis
 from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, known_rbf, perturbed, ragged, slow_posterior
 
@@ -95,6 +103,16 @@ def test_without_context_it_is_the_prior():
     assert torch.allclose(posterior.function.variance[:, 0], prior.variance(z))
     assert torch.allclose(posterior.joint_log_density(points.y), evidence(prior, points).total)
     assert posterior.evidence.total.tolist() == [0.0] * len(points)
+
+
+def test_conditioned_on_one_task():
+    prior, (context, _) = known_rbf(p=2), contexts_and_targets(p=2)
+    together = condition(prior, context).at([0.3, 0.9])
+    for k in (0, 3):  # the first has no points yet
+        alone = condition(prior, context[k])
+        assert alone.context.ids == context.ids[k : k + 1]
+        torch.testing.assert_close(alone.at([0.3, 0.9]).mean, together.mean[2 * k : 2 * k + 2])
+        assert evidence(prior, context[k]).total.item() == pytest.approx(together.evidence.total[k].item())
 
 
 def test_without_noise_it_interpolates():
@@ -189,14 +207,24 @@ def test_batching_targets_changes_nothing(seed):
     assert torch.equal(restored, target.x)
 
 
-def test_certain_points_have_infinite_density_not_nan():
-    prior = known_rbf(noise=0.0)
-    one = Tasks.from_pairs([([0.0], [1.0])])
-    posterior = condition(prior, one).at(one)
-    exact = posterior.mean.clone()
-    assert posterior.variance.item() == 0.0
-    assert posterior.log_density(exact).item() == np.inf
-    assert posterior.log_density(exact + 1).item() == -np.inf
+@pytest.mark.parametrize("degrees", [None, 5.0])
+def test_of_certain_points_the_distribution_is_a_step(degrees):
+    """At the first point; at the second, beside it, it is what it would be alone."""
+    plain = known_rbf(noise=0.0)
+    prior = Prior(plain.mean, plain.kernel, 0.0, learn=(), degrees=None if degrees is None else Degrees(degrees))
+    posterior = condition(prior, Tasks.from_pairs([([0.0], [1.0])])).at([0.0, 0.5])
+    mean, sd = posterior.mean, posterior.sd
+    law = stats.norm if degrees is None else stats.t(degrees + 1)
+    scale = sd[1].item() * (1.0 if degrees is None else math.sqrt((degrees - 1) / (degrees + 1)))
+    assert sd[0].item() == 0.0
+    assert sd[1].item() > 0.0
+    for gap, below, density in ((-0.3, 0.0, -np.inf), (0.0, 0.5, np.inf), (0.3, 1.0, -np.inf)):
+        y, z = mean + gap, gap / scale
+        assert posterior.cdf(y).flatten().tolist() == pytest.approx([below, law.cdf(z)])
+        assert posterior.log_density(y).flatten().tolist() == pytest.approx([density, law.logpdf(z) - math.log(scale)])
+        score = quad(lambda t: law.cdf(t) ** 2, -np.inf, z)[0] + quad(lambda t: law.sf(t) ** 2, z, np.inf)[0]
+        assert posterior.crps(y).flatten().tolist() == pytest.approx([abs(gap), scale * score], rel=1e-3)
+    assert posterior.quantiles([0.1, 0.9])[:, 0].flatten().tolist() == [mean[0].item()] * 2
 
 
 def test_bad_questions():
@@ -324,6 +352,50 @@ def test_a_calibration_goes_through_its_levels_and_on_to_where_scores_end(reach)
     assert calibration.spread == pytest.approx(math.sqrt(2 * sum(wide)), rel=1e-4)
 
 
+def of_kind(kind):
+    """A distribution at each of two points of two tasks."""
+    points = Tasks.from_pairs([([0.0, 1.0], [0.0, 0.0])] * 2)
+    rng = np.random.default_rng(0)
+    if kind == "gaussian":
+        return IndependentGaussians(points, *torch.from_numpy(rng.uniform(0.3, 2.0, (2, 4, 1))))
+    if kind == "student":
+        plain = known_rbf()
+        prior = Prior(plain.mean, plain.kernel, 0.1, learn=(), degrees=Degrees(4.5))
+        return condition(prior, Tasks.from_pairs([([0.5], [1.0]), ([0.2], [-1.0])])).at(points)
+    parts = [of_kind("gaussian"), of_kind("student") if kind == "mixture" else of_kind("gaussian")]
+    parts.append(IndependentGaussians(points, *torch.from_numpy(rng.uniform(0.3, 3.0, (2, 4, 1)))))
+    return MixturePosterior(parts, torch.tensor([[0.3, 0.1, 0.6], [0.8, 0.2, 0.0]], dtype=torch.float64).log())
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize("kind", ["gaussian", "student", "gaussians", "mixture"])
+def test_moments_and_score_are_those_that_many_quantiles_have(kind, calibrated):
+    plain = of_kind(kind)
+    posterior = CalibratedPosterior(plain, Calibration((0.5, 1.2, 1.7, 2.3))) if calibrated else plain
+    mixed = isinstance(plain, MixturePosterior)
+    z = torch.linspace(-7.5, 7.5, 1501, dtype=torch.float64)[:, None, None]
+    F, weights = torch.special.ndtr(z), torch.exp(-z.square() / 2)
+    values, weights = posterior.inverse_cdf(F), weights / weights.sum()
+    mean = (weights * values).sum(0)
+    sd = (weights * (values - mean).square()).sum(0).sqrt()
+    assert (posterior.mean / sd).numpy() == pytest.approx((mean / sd).numpy(), abs=6e-3 if mixed else 1e-6)
+    assert posterior.sd.numpy() == pytest.approx(sd.numpy(), rel=6e-3 if mixed else 5e-4)
+    for at in (500, 700, 790, 1000):
+        below = torch.trapezoid(F[: at + 1].square(), values[: at + 1], dim=0)
+        above = torch.trapezoid((1 - F[at:]).square(), values[at:], dim=0)
+        found = posterior.crps(values[at])
+        assert found.numpy() == pytest.approx((below + above).numpy(), rel=6e-3 if mixed else 1e-3)
+
+
+def test_a_calibration_that_changes_nothing_leaves_joint_densities_far_out():
+    prior = known_rbf()
+    posterior = condition(prior, Tasks.from_pairs([([0.0], [1.0])])).at([0.3, 0.6, 1.0])
+    same = CalibratedPosterior(posterior, Calibration.identity())
+    for far in (-7.99, -5.0, 0.3, 5.0):
+        y = posterior.mean + far * posterior.sd
+        assert same.joint_log_density(y).item() == pytest.approx(posterior.joint_log_density(y).item(), rel=1e-5)
+
+
 def test_what_held_out_values_show_is_believed_by_their_number():
     """Reaches are weighted quantiles of scores without sides; of too few tasks, between those and the expected ones."""
     rng, right = np.random.default_rng(0), stats.norm.ppf([0.75, 0.9, 0.95, 0.985])
@@ -362,3 +434,38 @@ def test_what_is_expected_of_a_magnitude():
     folded = stats.foldnorm.mean((mean / sd).abs()[2:].numpy(), scale=sd[2:].numpy())
     assert found.tolist() == pytest.approx([0.5, 0.0, *folded])
     assert _absolute(mean[2:].clone(), sd[2:], True).tolist() == pytest.approx(folded)
+
+
+def test_the_score_of_a_straight_cdf_is_exact():
+    """Of uniform distributions, whose score has a closed form; at values outside, two corners are found by search."""
+    low, high = (torch.tensor([[0.0], [-2.0], [1.0], [0.0], [5.0]]).double() + shift for shift in (0.0, 1.5))
+    y = torch.tensor([[0.4], [-3.0], [2.5], [7.0], [5.0]], dtype=torch.float64)
+    found = integrated_crps(lambda t: ((t - low) / (high - low)).clamp(0, 1), y, low, high)
+    z = (y - low) / (high - low)
+    inside = z.clamp(0, 1)
+    expected = (high - low) * ((z - inside).abs() + inside**2 - inside + 1 / 3)
+    torch.testing.assert_close(found[z == inside], expected[z == inside], rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(found, expected, rtol=2e-4, atol=0.0)
+
+
+def test_where_a_cdf_has_its_levels_is_interpolation():
+    rng = np.random.default_rng(0)
+    t, F = (np.sort(rng.uniform(size=(9, 3, 2)), 0) for _ in range(2))
+    levels = np.linspace(0.02, 0.98, 12)
+    found = _where(*(torch.from_numpy(part) for part in (levels, t, F)))
+    for i, j in np.ndindex(3, 2):
+        assert found[:, i, j].numpy() == pytest.approx(np.interp(levels, F[:, i, j], t[:, i, j]))
+
+
+def test_covariances_of_a_mixture_are_its_second_moments():
+    points, rng = Tasks.from_inputs([np.zeros(3), np.zeros(2)]), np.random.default_rng(0)
+    parts = [IndependentGaussians(points, *torch.from_numpy(rng.uniform(0.3, 2.0, (2, 5, 2)))) for _ in range(3)]
+    weights = np.array([[0.5, 0.2, 0.3], [0.0, 0.9, 0.1]])
+    mixture = MixturePosterior(parts, torch.from_numpy(weights).log())
+    for i, rows in enumerate((slice(0, 3), slice(3, 5))):
+        for k in range(2):
+            means = np.stack([one.mean[rows, k] for one in parts])
+            seconds = [np.outer(m, m) + np.diag(one.sd[rows, k] ** 2) for m, one in zip(means, parts, strict=True)]
+            mean = weights[i] @ means
+            expected = np.tensordot(weights[i], seconds, 1) - np.outer(mean, mean)
+            assert mixture.covariances()[i][k].numpy() == pytest.approx(expected)

@@ -36,9 +36,6 @@ BEYOND = (0.6, 1.2, 1.8, 2.4, 3.0, 3.7, 4.5, 5.5, 7.5)
 EDGES = (*(-score for score in BEYOND), 0.0, *BEYOND)
 """Normal scores of a mixture's parts between which what recalibration changes is taken for straight."""
 
-LEAST = 2**-50
-"""The least probability at which a value is looked for."""
-
 
 class Calibration(NamedTuple):
     """How far central intervals must reach, in standard deviations of a normal score, for each of the levels.
@@ -176,7 +173,7 @@ class CalibratedPosterior(Around):
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, where a draw is moved point by point."""
-        own = self.posterior.inverse_cdf(self.cdf(self.as_targets(y)).clamp(LEAST, 1 - LEAST))
+        own = self.posterior.inverse_cdf(self.cdf(self.as_targets(y)))
         slopes = self.log_density(y) - self.posterior.log_density(own)
         return self.posterior.joint_log_density(own) + self.points.summed(slopes.sum(1))
 

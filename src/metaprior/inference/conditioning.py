@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from metaprior.inference.evidence import at_inputs, check_fits, in_features, with_few_points
+from metaprior.inference.evidence import as_tasks, at_inputs, check_fits, in_features, with_few_points
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional
 from metaprior.inference.low_rank import LowRankBatch
 from metaprior.inference.student import StudentConditional
 from metaprior.priors import AtPoints, Prior
-from metaprior.tasks import Inputs, Padded, Tasks, padded
+from metaprior.tasks import Inputs, Padded, Task, Tasks, padded
 
 AtEach = Callable[[Tensor], Sequence[AtPoints]]
 """What each of some priors says of points."""
 
 
-def condition(prior: Prior, context: Tasks) -> GaussianConditional | StudentConditional:
+def condition(prior: Prior, context: Tasks | Task) -> GaussianConditional | StudentConditional:
     """Condition a prior on each task's context; a task without points keeps the prior."""
-    return condition_many([prior], context)[0]
+    return condition_many([prior], as_tasks(context))[0]
 
 
 def condition_many(priors: Sequence[Prior], context: Tasks) -> list[GaussianConditional | StudentConditional]:

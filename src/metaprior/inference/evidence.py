@@ -62,9 +62,16 @@ class Evidence(NamedTuple):
 
 def evidence(prior: Prior, tasks: Tasks | Task) -> Evidence:
     """The evidence of each task, in the order of the tasks; differentiable in the prior's parameters."""
-    if isinstance(tasks, Task):
-        tasks = Tasks.from_pairs([(tasks.x, tasks.y)], [tasks.id])
-    return evidences([prior], tasks)[0]
+    return evidences([prior], as_tasks(tasks))[0]
+
+
+def as_tasks(tasks: Tasks | Task) -> Tasks:
+    """Tasks, of which there is one where that is given alone."""
+    if not isinstance(tasks, Task):
+        return tasks
+    if len(tasks.x) == 0:
+        return Tasks.empty([tasks.id], tasks.x.shape[1], tasks.y.shape[1])
+    return Tasks.from_pairs([(tasks.x, tasks.y)], [tasks.id])
 
 
 def evidences(priors: Sequence[Prior], tasks: Tasks) -> list[Evidence]:

@@ -110,7 +110,7 @@ def inverse(L: Float[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
 def padded_identity(A: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b n n"]:
     """A with padded points independent of all others, with variance 1: they change no determinant and no solve."""
     both = mask[:, :, None] & mask[:, None, :]
-    return torch.where(both, A, torch.diag_embed((~mask).to(A)))
+    return torch.where(both, A, torch.diag_embed(~mask))
 
 
 def mean_over(values: Float[Tensor, "b n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, " b"]:

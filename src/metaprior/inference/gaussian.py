@@ -39,14 +39,13 @@ class GaussianMarginals(Posterior):
         """Log density of each value on its own; where nothing is uncertain, +∞ at the mean and −∞ elsewhere."""
         residual, sd = self.as_targets(y) - self.mean, self.sd
         certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
-        safe = torch.where(sd > 0, sd, 1.0)
-        density = -0.5 * ((residual / safe).square() + LOG_2PI) - safe.log()
+        density = -0.5 * ((residual / sd).square() + LOG_2PI) - sd.log()
         return torch.where(sd > 0, density, certain)
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value, in closed form."""
         residual, sd = self.as_targets(y) - self.mean, self.sd
-        z = residual / torch.where(sd > 0, sd, 1.0)
+        z = residual / sd
         density = torch.exp(-0.5 * (z.square() + LOG_2PI))
         score = sd * (z * (2 * normal_cdf(z) - 1) + 2 * density - 1 / math.sqrt(math.pi))
         return torch.where(sd > 0, score, residual.abs())
@@ -55,11 +54,8 @@ class GaussianMarginals(Posterior):
 def gaussian_cdf(y: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
     """The probability of a value below y; a step (½ at the mean) where nothing is uncertain."""
     residual = y - mean
-    if bool((sd > 0).all()):
-        found: Tensor = normal_cdf(residual / sd)
-        return found
-    step = (residual.sign() + 1) / 2
-    return torch.where(sd > 0, normal_cdf(residual / torch.where(sd > 0, sd, 1.0)), step)
+    found: Tensor = normal_cdf(residual / sd)
+    return found if bool((sd > 0).all()) else torch.where(sd > 0, found, (residual.sign() + 1) / 2)
 
 
 @dataclass(frozen=True, eq=False)

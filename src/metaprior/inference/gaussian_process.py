@@ -116,7 +116,7 @@ def _check_finite(points: Tasks, mean: Float[Tensor, "N p"], variance: Float[Ten
         return
     finite = torch.isfinite(mean).all(1) & torch.isfinite(variance)
     if not bool(finite.all()):
-        row = int(torch.nonzero(~finite)[0, 0])
+        row = torch.nonzero(~finite)[0, 0]
         raise NumericalError(
             f"the posterior of task {points.ids[int(points.task_of_row[row])]!r} at {points.x[row].tolist()} is not "
             "finite. Likely causes: (a) a point so far away, or values so large beside past ones, that something "

@@ -136,7 +136,7 @@ def _batched(
         column = torch.arange(int(size.max()))
         mask = column < size[:, None]
         rows = torch.where(mask, first[bucket, None] + column, first[bucket, None])
-        yield _batch(owner[bucket], rows[..., None], mask, torch.ones_like(size), index, y, True)
+        yield _batch(owner[bucket], rows[..., None], mask, torch.ones_like(size), index, y, whole)
     for n, some in shared.items():
         counts = torch.tensor([len(rows) for _, rows in some])
         most = int(counts.max())

@@ -76,7 +76,7 @@ class StudentPosterior(Posterior):
         from scipy import special  # a tenth of a second, for those who need it
 
         residual, scale = y - self.mean, self._scale
-        z = residual / torch.where(scale > 0, scale, 1.0)
+        z = residual / scale
         inside = torch.from_numpy(by_threads(special.stdtr, self._freedom, z.cpu().numpy())).to(z)
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
@@ -93,9 +93,8 @@ class StudentPosterior(Posterior):
         """Log density of each value on its own."""
         residual, scale, degrees = self.as_targets(y) - self.mean, self._scale, self._of_rows(self.degrees)
         certain = torch.where(residual == 0, torch.inf, -torch.inf).to(residual)
-        safe = torch.where(scale > 0, scale, 1.0)
         constant = log_gamma_ratio(degrees / 2, 0.5) - 0.5 * (degrees * math.pi).log()
-        density = constant - safe.log() - (degrees + 1) / 2 * torch.log1p((residual / safe).square() / degrees)
+        density = constant - scale.log() - (degrees + 1) / 2 * torch.log1p((residual / scale).square() / degrees)
         return torch.where(scale > 0, density, certain)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
