@@ -394,6 +394,55 @@ def test_a_training_is_silent_where_it_is_asked_to_be(monkeypatch):
     assert [label for label, _ in shown][1:] == ["meta-learning", "curves"]
 
 
+def test_a_bar_is_full_at_the_end_also_where_learning_went_on(tmp_path, monkeypatch):
+    told = []
+
+    def bar(label, total, *, show):
+        told.append([total, 0])
+        return nullcontext(lambda note="", amount=1: told[-1].__setitem__(1, told[-1][1] + amount))
+
+    monkeypatch.setattr(meta_train_module, "progress_bar", bar)
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    for _ in range(2):
+        options = {"max_epochs": 7, "check_every": 3, "checkpoint": tmp_path / "kept", "keep": True}
+        meta_train(PRIORS["vanilla"](1, 1), ragged(), **options, **QUIET)
+    assert told == [[3, 3], [3, 3]]
+
+
+def test_what_an_altered_checkpoint_leads_to_is_told_in_one_line(tmp_path):
+    """What the user's data or another training leads to stays what it is."""
+    kept = checkpoints.Checkpoint(tmp_path / "kept", "what decides")
+    kept.write({"epoch": 3})
+    for of in (None, kept):
+        with pytest.raises(ValueError, match=r"^no\n  number$"), checkpoints.going_on(of):
+            raise ValueError("no\n  number")
+    kept.read()
+    with (
+        pytest.raises(DataError, match=r"kept, which was altered \(ValueError: no number\)"),
+        checkpoints.going_on(kept),
+    ):
+        raise ValueError("no\n  number")
+    with pytest.raises(NumericalError, match=r"^of the data$"), checkpoints.going_on(kept):
+        raise NumericalError("of the data")
+
+
+def test_priors_learn_together_where_one_way_of_learning_is_meant():
+    """Whatever else a spec says: of defaults, of which tasks are held out, of how wide a law is."""
+    how = [
+        TrainingSpec(),
+        TrainingSpec(max_epochs=TrainingSpec().most, check_every=20),
+        TrainingSpec(held_out=None),
+        TrainingSpec(held_out=sines(3)),
+        TrainingSpec(hyper_prior=1.0),
+        TrainingSpec(patience=6),
+        TrainingSpec(hyper_prior=2.0),
+        TrainingSpec(held_out=None, hyper_prior=2.0),
+        TrainingSpec(),
+    ]
+    priors = [make_prior("zero", "rbf", d=1, seed=0, learn=["kernel"] if k == 8 else ["noise"]) for k in range(9)]
+    assert meta_train_module._alike(priors, how) == [[0, 1, 3], [2], [4, 6], [5], [7], [8]]
+
+
 def test_a_wall_is_higher_than_what_is_known_also_below_zero():
     parameter = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     values = iter([-5.0, math.nan, -7.0, -6.0])
