@@ -201,6 +201,13 @@ def test_slopes_of_parts_are_those_of_all_tasks():
     torch.testing.assert_close(wider, torch.cat([sums, torch.zeros(2, dtype=torch.float64)]))
 
 
+def test_what_is_summed_stays_as_it_is():
+    parts = torch.arange(200).double().view(100, 2)  # more than are taken at a time
+    total = Ranks().summed(range(100), list(parts).__getitem__)
+    assert total.tolist() == [2.0 * sum(range(100)), 2.0 * sum(range(100)) + 100]
+    assert torch.equal(parts, torch.arange(200).double().view(100, 2))
+
+
 class Level(gpytorch.means.Mean):
     """A constant mean, which is not a number at negative inputs."""
 

@@ -217,6 +217,29 @@ def test_a_table_that_determines_little_does_not_stop_the_others():
         FPCA.fit_many([FPCA(), FPCA(wide)], tasks[:2])
 
 
+@pytest.mark.parametrize("d", [1, 2])
+def test_curves_know_whether_all_of_them_share_a_grid_and_what_there_is_of_each_part(d, monkeypatch):
+    monkeypatch.setattr("metaprior.learning.stacks.CHUNK", 2)
+    grid = np.random.default_rng(0).uniform(0, 1, (5, d))
+    train, last = drawn([grid] * 12, 0, p=2), grid.copy()
+    last[-1, -1] += 0.1
+    others = {True: [grid] * 7, False: [grid] * 6 + [last]}
+    judges = [(drawn(inputs, 1, p=2), same) for same, inputs in others.items()]
+    judges += [(drawn([grid[:4]] * 5, 1, p=2), False), (drawn([grid] * 3 + [grid[:4]], 1, p=2), False)]
+    for judge, same in judges:
+        curves = Curves.judged_by(train, judge)
+        assert curves.one_grid == same
+        assert not Curves.judged_by(drawn([grid] * 11 + [last], 0, p=2), judge).one_grid
+        parts = [(len(part), part.y.numel(), float(part.y.square().sum())) for part in (train, judge)]
+        assert curves.totals.numpy() == pytest.approx(np.array(parts))
+        assert (curves.learn @ curves.totals).tolist() == [curves.totals[0].tolist()]
+        assert (curves.judge @ curves.totals).tolist() == [curves.totals[1].tolist()]
+        every, (design, some) = [*train, *judge], curves.designs
+        assert curves.sizes.tolist() == [len(task.x) for task in every]
+        for task, k in zip(every, design.tolist(), strict=True):
+            assert torch.equal(every[int(some[k])].x, task.x)
+
+
 def test_held_out_curves_choose_wherever_they_lie():
     train, grid = TABLES["irregular"], TABLES["one grid"]
     others = drawn([np.linspace(0, 1, 6)] * 9, 3)
