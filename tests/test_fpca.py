@@ -90,6 +90,27 @@ def test_elsewhere_the_start_is_a_covariance_of_ridge_estimates(make, p):
     assert start_of(Designs.of(basis, tasks), 2, 99.0).noise == 99.0
 
 
+@pytest.mark.parametrize(("q", "rank", "p"), [(3, 1, 1), (3, 3, 2), (6, 1, 2), (6, 5, 1), (6, 5, 2), (6, 6, 1)])
+def test_on_one_grid_the_start_is_the_principal_components_of_the_values(q, rank, p):
+    """In the span of the basis, from the covariance matrix of the values; what they leave is noise, in equal parts."""
+    x, floor = torch.linspace(-1, 1, 6).double()[:, None], 1e-6
+    y = torch.from_numpy(np.random.default_rng(q).normal(size=(20, 6, p)) * np.arange(1, 7)[:, None]) + 2.0
+    basis = PolynomialBasis(-1.0, 1.0, q)
+    found = start_of(Designs.of(basis, Tasks.on_grid(x, y)), rank, floor)
+    B = basis(x)
+    within = B @ torch.linalg.pinv(B)
+    mean = within @ y.mean(0)
+    apart = (y - mean).mT.reshape(-1, 6)
+    covariance = apart.mT @ apart / len(apart)
+    values, vectors = torch.linalg.eigh(within @ covariance @ within)
+    values, vectors = values[-rank:], vectors[:, -rank:]
+    noise = float((covariance.trace() - values.sum()) / (6 - rank)) if rank < 6 else floor
+    assert found.noise == pytest.approx(noise)
+    torch.testing.assert_close(B @ found.mean, mean)
+    curves, expected = B @ found.loadings, vectors * (values - noise).clamp(min=0.0)
+    torch.testing.assert_close(curves @ curves.mT, expected @ vectors.mT)
+
+
 def test_on_one_grid_the_start_is_the_maximum():
     designs = Designs.of(SplineBasis(0.0, 1.0, [0.3, 0.6]), curves(60, grid=np.linspace(0, 1, 15), noise=0.2))
     assert designs.one_grid

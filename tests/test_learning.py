@@ -2,6 +2,7 @@ import copy
 import math
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gpytorch
@@ -31,9 +32,11 @@ from metaprior.learning import (
     meta_train_many,
     recording,
 )
+from metaprior.learning.objective import with_hyper_prior
 from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
 from metaprior.learning.updates import LBFGS
+from metaprior.priors import HyperPrior
 from metaprior.tasks import batches
 from metaprior.tasks.batches import padded
 from tests.problems import PRIORS, mixed, ragged, shared, slow_evidence
@@ -347,6 +350,31 @@ def test_tasks_that_cannot_be_learned_from():
         meta_train(prior, Tasks.empty(["a", "b"], 1, 1), **QUIET)
     with pytest.raises(DataError, match="held-out task needs at least one point"):
         meta_train(prior, sines(3), held_out=Tasks.empty(["a"], 1, 1), **QUIET)
+    with pytest.raises(DataError, match="target"):
+        meta_train(make_prior("deep", "rbf", d=1, hidden=(3,), seed=0), sines(3), held_out=ragged(p=2), **QUIET)
+
+
+@pytest.mark.parametrize(("width", "anchored"), [(1.0, False), (0.3, True)])
+@torch.no_grad()
+def test_each_task_bears_its_share_of_the_law_of_the_parameters(width, anchored):
+    """As much as the Gaussians of it all say, up to a constant: that is, from one place to another."""
+    prior, tasks = PRIORS["learned mean"](1, 1), ragged(count=10)
+    law, plain = HyperPrior(prior, width=width, anchored=anchored), evidence_loss(prior, "task")
+    loss, said = with_hyper_prior(plain, law, 10), []
+    for move in (0.0, 0.3):
+        for parameter in prior.learned_parameters():
+            parameter += move * torch.linspace(-1, 2, parameter.numel()).view_as(parameter)
+        gaussians = zip(law.standardised(), law.centres, strict=True)
+        density = sum(
+            torch.distributions.Normal(centre, width * torch.as_tensor(one.spread)).log_prob(one.value).sum()
+            for one, centre in gaussians
+        )
+        for some in (tasks, tasks.select(range(3))):
+            own = (batches(some), some.ids)
+            said.append((float(plain(*own) - loss(*own)), len(some) / 10 * float(density)))
+    (all_here, part_here), (all_there, part_there) = said[:2], said[2:]
+    for here, there in ((all_here, all_there), (part_here, part_there)):
+        assert there[0] - here[0] == pytest.approx(there[1] - here[1])
 
 
 def test_a_rise_below_the_tolerance_is_none():
@@ -394,6 +422,55 @@ def test_a_training_is_silent_where_it_is_asked_to_be(monkeypatch):
     assert [label for label, _ in shown][1:] == ["meta-learning", "curves"]
 
 
+def test_a_bar_is_full_at_the_end_also_where_learning_went_on(tmp_path, monkeypatch):
+    told = []
+
+    def bar(label, total, *, show):
+        told.append([total, 0])
+        return nullcontext(lambda note="", amount=1: told[-1].__setitem__(1, told[-1][1] + amount))
+
+    monkeypatch.setattr(meta_train_module, "progress_bar", bar)
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    for _ in range(2):
+        options = {"max_epochs": 7, "check_every": 3, "checkpoint": tmp_path / "kept", "keep": True}
+        meta_train(PRIORS["vanilla"](1, 1), ragged(), **options, **QUIET)
+    assert told == [[3, 3], [3, 3]]
+
+
+def test_what_an_altered_checkpoint_leads_to_is_told_in_one_line(tmp_path):
+    """What the user's data or another training leads to stays what it is."""
+    kept = checkpoints.Checkpoint(tmp_path / "kept", "what decides")
+    kept.write({"epoch": 3})
+    for of in (None, kept):
+        with pytest.raises(ValueError, match=r"^no\n  number$"), checkpoints.going_on(of):
+            raise ValueError("no\n  number")
+    kept.read()
+    with (
+        pytest.raises(DataError, match=r"kept, which was altered \(ValueError: no number\)"),
+        checkpoints.going_on(kept),
+    ):
+        raise ValueError("no\n  number")
+    with pytest.raises(NumericalError, match=r"^of the data$"), checkpoints.going_on(kept):
+        raise NumericalError("of the data")
+
+
+def test_priors_learn_together_where_one_way_of_learning_is_meant():
+    """Whatever else a spec says: of defaults, of which tasks are held out, of how wide a law is."""
+    how = [
+        TrainingSpec(),
+        TrainingSpec(max_epochs=TrainingSpec().most, check_every=20),
+        TrainingSpec(held_out=None),
+        TrainingSpec(held_out=sines(3)),
+        TrainingSpec(hyper_prior=1.0),
+        TrainingSpec(patience=6),
+        TrainingSpec(hyper_prior=2.0),
+        TrainingSpec(held_out=None, hyper_prior=2.0),
+        TrainingSpec(),
+    ]
+    priors = [make_prior("zero", "rbf", d=1, seed=0, learn=["kernel"] if k == 8 else ["noise"]) for k in range(9)]
+    assert meta_train_module._alike(priors, how) == [[0, 1, 3], [2], [4, 6], [5], [7], [8]]
+
+
 def test_a_wall_is_higher_than_what_is_known_also_below_zero():
     parameter = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     values = iter([-5.0, math.nan, -7.0, -6.0])
@@ -405,6 +482,42 @@ def test_a_wall_is_higher_than_what_is_known_also_below_zero():
     assert (updates._closure(), updates.known) == (-6.0, -7.0)
     nothing = LBFGS([parameter], lambda: parameter.sum() * math.nan)
     assert nothing._closure() == 1e12
+
+
+def test_as_many_iterations_as_epochs():
+    """Of torch's own L-BFGS, on a bent valley that takes longer."""
+    ours, theirs = (torch.tensor([-1.2, 1.0, 0.5, -0.7]).double().requires_grad_() for _ in range(2))
+
+    def valley(x):
+        return (30 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+    def closure():
+        plain.zero_grad()
+        loss = valley(theirs)
+        loss.backward()
+        return loss
+
+    options = {"history_size": 20, "tolerance_grad": 0.0, "tolerance_change": 0.0, "line_search_fn": "strong_wolfe"}
+    plain = torch.optim.LBFGS([theirs], max_iter=12, max_eval=999, **options)
+    plain.step(closure)
+    updates = LBFGS([ours], lambda: valley(ours))
+    assert updates.run(12) == pytest.approx(valley(theirs).item())
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_fingerprint_is_of_everything_that_tasks_hold():
+    tasks = sines(4, n=3).with_clusters([0, 0, 1, 2])
+    other = {
+        "x": tasks.x + 1e-9,
+        "y": tasks.y + 1e-9,
+        "offsets": torch.tensor([0, 2, 6, 9, 12]),
+        "covariates": torch.zeros(4, 1).double(),
+        "clusters": tasks.clusters.flip(0),
+    }
+    found = [[tasks], [sines(4, n=3)], [tasks, tasks], *([replace(tasks, **{name: x})] for name, x in other.items())]
+    prints = [checkpoints.fingerprint_of(parts, *others) for parts in found for others in ((), (1,), (1, "a"))]
+    assert len(set(prints)) == len(prints)
+    assert checkpoints.fingerprint_of([sines(4, n=3).with_clusters([0, 0, 1, 2])], 1) == prints[1]
 
 
 def test_a_checkpoint_is_due_some_time_after_the_last(tmp_path, monkeypatch):

@@ -15,7 +15,8 @@ from metaprior.priors import make_basis
 from metaprior.scoring import evaluate, score
 from metaprior.selection import Auto, compare
 from metaprior.splits import random_sizes
-from metaprior.tasks import resolution, rounding_variance
+from metaprior.tasks import in_order, resolution, rounding_variance
+from tests.problems import ragged, shared
 
 
 def two_kinds(count, seed, n=9):
@@ -327,6 +328,24 @@ def test_single_precision_where_there_is_noise_enough(monkeypatch):
     weights = torch.ones(60).double()
     one, two = (designs.evidence(designs.maximised(weights, 2, 1e-2)) for designs in (single, double))
     assert torch.allclose(one, two, atol=1e-3)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("make", [ragged, shared])
+def test_scores_are_what_one_model_for_all_tasks_says_of_each(make, p):
+    """As curves, by the dense Gaussian of each task: components may be turned."""
+    tasks = make(p=p)
+    basis = make_basis("polynomial", tasks.x, 4)
+    designs = designs_of(basis, in_order(tasks))
+    beta, W, noise = fit_em(Designs.of(basis, tasks), 2, tolerance=1e-3).model
+    scores, loadings = designs.scores(2, 1e-6)
+    ours = loadings if isinstance(designs, TaskDesigns) else torch.linalg.solve(designs.root, loadings)
+    for task, z in zip(in_order(tasks), scores, strict=True):
+        B = basis(task.x)
+        covariance = B @ W @ W.mT @ B.mT
+        noisy = covariance + noise * torch.eye(len(B))
+        expected = covariance @ torch.linalg.solve(noisy, task.y - B @ beta)
+        torch.testing.assert_close(B @ ours @ z, expected, atol=1e-6, rtol=1e-6)
 
 
 def test_kinds_that_cannot_win_are_left_after_a_few_rounds(monkeypatch):

@@ -201,6 +201,13 @@ def test_slopes_of_parts_are_those_of_all_tasks():
     torch.testing.assert_close(wider, torch.cat([sums, torch.zeros(2, dtype=torch.float64)]))
 
 
+def test_what_is_summed_stays_as_it_is():
+    parts = torch.arange(200).double().view(100, 2)  # more than are taken at a time
+    total = Ranks().summed(range(100), list(parts).__getitem__)
+    assert total.tolist() == [2.0 * sum(range(100)), 2.0 * sum(range(100)) + 100]
+    assert torch.equal(parts, torch.arange(200).double().view(100, 2))
+
+
 class Level(gpytorch.means.Mean):
     """A constant mean, which is not a number at negative inputs."""
 
@@ -214,7 +221,6 @@ class Level(gpytorch.means.Mean):
 
 def test_a_pass_over_the_parts_is_adams_at_a_rate_that_falls_along_half_a_wave(monkeypatch):
     """Against torch's own on tasks that nobody batches; a part without evidence has no say in its step."""
-    monkeypatch.setattr(learning, "RATE", 0.1)
     monkeypatch.setattr(learning, "UPDATES", 3)
     bad = (1, 6)
     tasks = Tasks.from_pairs([(-t.x if k % 7 in bad else t.x, t.y) for k, t in enumerate(curves(21))])
@@ -223,9 +229,10 @@ def test_a_pass_over_the_parts_is_adams_at_a_rate_that_falls_along_half_a_wave(m
     run = learning._Run(prior, judge, Held(tasks, 7), learning.TrainingSpec(), Ranks(), 0)
     assert sorted(run.steps) == [[0, 1], [2, 3], [4, 5], [6]]
     optimizer = torch.optim.Adam(by_hand.learned_parameters())
+    rate = optimizer.defaults["lr"]
     for done, group in enumerate(run.steps, 1):
         run.step(group)
-        optimizer.param_groups[0]["lr"] = 0.05 + 0.05 * math.cos(math.pi * done / 4)
+        optimizer.param_groups[0]["lr"] = rate * (1 + math.cos(math.pi * done / 4)) / 2
         optimizer.zero_grad()
         if some := [k for k in range(21) if k % 7 in group and k % 7 not in bad]:
             loss = -slow_evidence(by_hand, tasks.select(some)).mean()
@@ -239,6 +246,20 @@ def test_a_pass_over_the_parts_is_adams_at_a_rate_that_falls_along_half_a_wave(m
     told = run.end(curves(5, 1))
     assert (told.skipped, told.stopped) == (1, "went through all tasks, in 4 updates")
     assert judge.evidence() == told.best.held_out_evidence == max(one.held_out_evidence for one in told.checks)
+
+
+def test_slopes_whose_sum_is_no_number_move_nothing(monkeypatch):
+    tasks, prior = curves(20), make_prior("constant", "rbf", d=1, seed=0)
+    run = learning._Run(prior, learning.HeldOut(prior, tasks), Held(tasks, 3), learning.TrainingSpec(), Ranks(), 0)
+    fine = torch.ones(2 + sum(one.numel() for one in run.parameters)).double()
+    huge = torch.where(torch.arange(len(fine)) == 2, 1e308, fine)
+    monkeypatch.setattr(run, "_slopes", [huge, huge, fine].__getitem__)
+    before = run._values()
+    run.step([0, 1])
+    assert all(torch.equal(one, two) for one, two in zip(before, run._values(), strict=True))
+    run.step([2])
+    assert not any(torch.equal(one, two) for one, two in zip(before, run._values(), strict=True))
+    assert (run.done, run.skipped) == (2, 1)
 
 
 def test_a_look_tells_the_loss_of_a_task():

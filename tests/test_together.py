@@ -157,6 +157,37 @@ def test_what_runs_out_of_steps_has_not_converged():
     few, many = (fit_together(stack, start, floor=floor, tolerance=1e-4, max_steps=most) for most in (2, 500))
     assert [one.fit(0, 1, 2).converged for one in (few, many)] == [False, True]
     assert len(few.fit(0, 1, 2).evidence) < len(many.fit(0, 1, 2).evidence) < 500
+    designs = Designs.of(PolynomialBasis(0.0, 1.0, 4), TABLES["irregular"])
+    for one, most in ((few, 2), (many, 500)):
+        alone = fit_em(designs, 2, tolerance=1e-4, max_steps=most)
+        assert alone.converged == one.fit(0, 1, 2).converged
+        assert alone.evidence == pytest.approx(one.fit(0, 1, 2).evidence)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("lower", [None, 1, 2, 3])
+def test_models_begin_at_what_those_of_a_lower_rank_have_learned(lower, rank):
+    """Those of the same rank or a higher one are of no use."""
+    tasks, basis = TABLES["irregular, two outputs"], PolynomialBasis(0.0, 1.0, 4)
+    designs, floor = Designs.of(basis, tasks), torch.tensor([1e-6]).double()
+    known = None if lower is None else fit_em(designs, lower, max_steps=2)
+    start = starts(StackedCurves.of([Curves.whole(tasks)], [basis]), floor)
+    smaller = None
+    if known is not None:
+        coefficients = torch.cat([known.model.mean, known.model.loadings], 1).mT
+        smaller = Models(coefficients[None, None], torch.full((1, 1), known.model.noise).double())
+    together, alone = (
+        start.models(rank, smaller).model(0, 2, rank),
+        start_of(designs, rank, 1e-6, known and known.model),
+    )
+    goes_on = known is not None and lower < rank
+    assert alone.noise == pytest.approx((known.model if goes_on else start_of(designs, rank, 1e-6)).noise)
+    if goes_on:
+        assert torch.equal(alone.loadings[:, :lower], known.model.loadings)
+        assert float((known.model.loadings.mT @ alone.loadings[:, lower:]).abs().max()) < 1e-9
+    assert together.noise == pytest.approx(alone.noise)
+    torch.testing.assert_close(together.mean, alone.mean)
+    torch.testing.assert_close(together.loadings @ together.loadings.mT, alone.loadings @ alone.loadings.mT)
 
 
 def test_few_models_at_a_time_are_all_models_at_once(monkeypatch):
@@ -184,6 +215,29 @@ def test_a_table_that_determines_little_does_not_stop_the_others():
     wide = SplineBasis(-10.0, 10.0, np.linspace(-9, 9, 40))
     with pytest.raises(DataError, match="Use fewer basis functions"):
         FPCA.fit_many([FPCA(), FPCA(wide)], tasks[:2])
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_curves_know_whether_all_of_them_share_a_grid_and_what_there_is_of_each_part(d, monkeypatch):
+    monkeypatch.setattr("metaprior.learning.stacks.CHUNK", 2)
+    grid = np.random.default_rng(0).uniform(0, 1, (5, d))
+    train, last = drawn([grid] * 12, 0, p=2), grid.copy()
+    last[-1, -1] += 0.1
+    others = {True: [grid] * 7, False: [grid] * 6 + [last]}
+    judges = [(drawn(inputs, 1, p=2), same) for same, inputs in others.items()]
+    judges += [(drawn([grid[:4]] * 5, 1, p=2), False), (drawn([grid] * 3 + [grid[:4]], 1, p=2), False)]
+    for judge, same in judges:
+        curves = Curves.judged_by(train, judge)
+        assert curves.one_grid == same
+        assert not Curves.judged_by(drawn([grid] * 11 + [last], 0, p=2), judge).one_grid
+        parts = [(len(part), part.y.numel(), float(part.y.square().sum())) for part in (train, judge)]
+        assert curves.totals.numpy() == pytest.approx(np.array(parts))
+        assert (curves.learn @ curves.totals).tolist() == [curves.totals[0].tolist()]
+        assert (curves.judge @ curves.totals).tolist() == [curves.totals[1].tolist()]
+        every, (design, some) = [*train, *judge], curves.designs
+        assert curves.sizes.tolist() == [len(task.x) for task in every]
+        for task, k in zip(every, design.tolist(), strict=True):
+            assert torch.equal(every[int(some[k])].x, task.x)
 
 
 def test_held_out_curves_choose_wherever_they_lie():

@@ -195,7 +195,7 @@ def _expanded(
     p = C.shape[1] - len(zz)
     noise = (totals.squares - float((C * R).sum())) / totals.values
     L, info = torch.linalg.cholesky_ex(zz / (totals.tasks * p))
-    W = C[:, p:] @ L if not int(info) else C[:, p:]
+    W = C[:, p:] if info else C[:, p:] @ L
     return MixedEffects(C[:, :p].contiguous(), W.contiguous(), max(noise, floor))
 
 
@@ -277,7 +277,7 @@ def _moments(block: Block, expected: _Expected) -> Float[Tensor, "k s s"]:
 def _positive(A: Float[Tensor, "n n"]) -> Float[Tensor, "n n"]:
     L: Tensor
     L, info = torch.linalg.cholesky_ex(A)
-    if int(info):
+    if info:
         raise DataError(UNDETERMINED)
     return L
 

@@ -230,7 +230,7 @@ class GridDesigns:
 
     def _check_determined(self) -> None:
         singular = len(self.root) < self.root.shape[1]
-        if singular or int(torch.linalg.cholesky_ex(self.root.mT @ self.root).info):
+        if singular or torch.linalg.cholesky_ex(self.root.mT @ self.root).info:
             raise DataError(
                 "the tasks do not determine every function of the basis: some have no points where they differ from "
                 "zero. Use fewer basis functions."
