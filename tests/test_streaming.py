@@ -187,6 +187,28 @@ def test_what_was_stopped_among_the_parts_goes_on_there_to_the_same_end(learned,
     assert rest.read == whole.read - done
 
 
+WRONG = torch.zeros(7, 1, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("learned", "most", "name", "other"),
+    [
+        (curves_of, 15, "curves", {"mean": WRONG}),
+        (prior_of, 4, "prior", {"here": [WRONG]}),
+        (prior_of, 4, "prior", {"best": 99}),
+    ],
+)
+def test_what_was_altered_meanwhile_is_told(learned, most, name, other, tmp_path, monkeypatch):
+    monkeypatch.setattr("metaprior.learning.checkpoints.EVERY", 0.0)
+    going, tasks = Going(Ranks(), tmp_path, "of these tasks", progress=False), in_order(curves())
+    with pytest.raises(StoppedError):
+        learned(Counted(tasks, 6, most), going)
+    kept = going.checkpoint(name)
+    kept.write(kept.read() | other)
+    with pytest.raises(DataError, match="which was altered"):
+        learned(Counted(tasks, 6, 999), going)
+
+
 def test_slopes_of_parts_are_those_of_all_tasks():
     tasks, prior = curves(20), LearnedPrior("linear", "rbf", **QUICK).fit(curves(10, 3)).prior_
     run = learning._Run(prior, learning.HeldOut(prior, tasks), Held(tasks, 3), learning.TrainingSpec(), Ranks(), 0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metaprior.errors import NumericalError
 from metaprior.inference import check_fits
-from metaprior.learning.checkpoints import Checkpoint
+from metaprior.learning.checkpoints import Checkpoint, going_on
 from metaprior.learning.designs import Designs
 from metaprior.learning.em import Fit, MixedEffects, Statistics
 from metaprior.learning.meta_train import Check, Training
@@ -63,25 +63,26 @@ def em_over_parts(
     kept, ranks = going.checkpoint(name), going.ranks
     none = Statistics.none(len(start.mean), start.mean.shape[1], start.loadings.shape[1])
     found = ranks.told(lambda: None if kept is None else kept.read())
-    model, trace = start, list[float]()
-    if found is not None:
-        model, trace = MixedEffects(found["mean"], found["loadings"], found["noise"]), found["trace"]
+    with going_on(kept):
+        model, trace = start, list[float]()
+        if found is not None:
+            model, trace = MixedEffects(found["mean"], found["loadings"], found["noise"]), found["trace"]
 
-    def expected(k: int) -> Float[Tensor, " n"]:
-        tasks = parts.part(k)
-        return (Statistics.under(model, Designs.of(basis, tasks)) if len(tasks) else none).flat
+        def expected(k: int) -> Float[Tensor, " n"]:
+            tasks = parts.part(k)
+            return (Statistics.under(model, Designs.of(basis, tasks)) if len(tasks) else none).flat
 
-    with progress_bar(f"{name}, all tasks", ROUNDS, show=going.progress and ranks.first) as advance:
-        for _ in range(len(trace), ROUNDS):
-            sums = none.shaped(ranks.summed(range(parts.count), expected))
-            trace.append(sums.evidence(model))
-            gained = math.inf if len(trace) < 2 else (trace[-1] - trace[-2]) / sums.values
-            if gained < tolerance:
-                break
-            model = sums.maximised(floor)
-            advance(f"evidence {trace[-1] / sums.values:.6f} per value")
-            if kept is not None:
-                kept.write({**model._asdict(), "trace": trace})
+        with progress_bar(f"{name}, all tasks", ROUNDS, show=going.progress and ranks.first) as advance:
+            for _ in range(len(trace), ROUNDS):
+                sums = none.shaped(ranks.summed(range(parts.count), expected))
+                trace.append(sums.evidence(model))
+                gained = math.inf if len(trace) < 2 else (trace[-1] - trace[-2]) / sums.values
+                if gained < tolerance:
+                    break
+                model = sums.maximised(floor)
+                advance(f"evidence {trace[-1] / sums.values:.6f} per value")
+                if kept is not None:
+                    kept.write({**model._asdict(), "trace": trace})
     return Fit(model, tuple(trace), len(trace) < ROUNDS)
 
 
@@ -96,16 +97,17 @@ def learn_over_parts(
     check_fits(prior, judge)
     run = _Run(prior, HeldOut(prior, judge, how.weighting), parts, how, ranks, seed)
     found = ranks.told(lambda: None if kept is None else kept.read())
-    if found is not None:
-        run.restore(found)
-    steps = run.steps
-    with progress_bar(f"{name}, all tasks", len(steps), show=going.progress and ranks.first) as advance:
-        advance("", amount=run.done)
-        for group in steps[run.done :]:
-            run.step(group)
-            advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
-            if kept is not None and kept.due():
-                kept.write(run.kept())
+    with going_on(kept):
+        if found is not None:
+            run.restore(found)
+        steps = run.steps
+        with progress_bar(f"{name}, all tasks", len(steps), show=going.progress and ranks.first) as advance:
+            advance("", amount=run.done)
+            for group in steps[run.done :]:
+                run.step(group)
+                advance(f"held-out evidence {run.best.held_out_evidence:.4f} per value")
+                if kept is not None and kept.due():
+                    kept.write(run.kept())
     return run.end(judge)
 
 
