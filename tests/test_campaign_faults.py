@@ -2,11 +2,16 @@
 
 import sys
 import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 from campaign.faults import HOW, _other_checks, children, run
 from campaign.faults.jobs import JOBS
 from campaign.faults.others import PAIRS
-from campaign.faults.outcomes import TORN, content
+from campaign.faults.outcomes import TORN, content, same_numbers
 from campaign.parts import Effort
 
 
@@ -57,6 +62,22 @@ def test_what_is_torn_is_told_from_what_is_whole(tmp_path):
     found = content(tmp_path)
     assert set(found) == set(files)
     assert all(said.startswith(TORN) for said in found.values())
+
+
+def test_the_last_digits_of_a_table_are_no_other_table(tmp_path):
+    def written(name, **columns):
+        table = pa.table({"task": ["a", "b"], "mean": [1.5, None]} | columns)
+        {".csv": csv.write_csv, ".parquet": pq.write_table}[Path(name).suffix](table, tmp_path / name)
+        return tmp_path / name
+
+    for kind in (".csv", ".parquet"):
+        one, two = written(f"one{kind}"), written(f"two{kind}", mean=[1.5 + 4e-16, None])
+        others = [written(f"other{kind}", mean=[1.5 + 1e-9, None]), written(f"third{kind}", task=["a", "c"])]
+        assert one.read_bytes() != two.read_bytes()
+        assert same_numbers(one, two)
+        assert not any(same_numbers(one, other) for other in others)
+    (tmp_path / "m").write_bytes(b"")
+    assert not same_numbers(tmp_path / "m", tmp_path / "m")
 
 
 def test_a_fault_that_is_not_told_does_not_hold():

@@ -39,7 +39,8 @@ checkpoints at every step (usually: every five seconds) and shards in chunks of 
 faults: a small disk that is full ({disk}), a folder that cannot be written, a file that vanishes or is cut short while
 it is read, little memory (`RLIMIT_DATA`), signals, two processes that write one model. After each the command has to
 have done what it was asked, or to say why not (exit code 2, a line that begins with "error:"; 130 and 143 where it was
-asked to end), with what was there before still there; and, given again, to come to the same."""
+asked to end), with what was there before still there; and, given again, to come to the same. (Where memory is short,
+numbers of a table may differ in their last digits: products are taken another way then.)"""
 
 
 def run(effort: Effort) -> Section:

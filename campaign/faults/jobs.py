@@ -73,12 +73,13 @@ def _save(seed: int, given: Path) -> None:
 
 
 def _by_adam(seed: int, given: Path) -> None:
-    """A training on random minibatches, whose generator goes on too."""
+    """A training on random minibatches, whose generator goes on too; what was learned is kept until it is saved."""
     table = csv.read_csv(given / "table.csv")
     gp = metaprior.MetaGP(
         "deep", "deep", hidden=(6,), optimizer="adam", batch_size=8, max_epochs=30, seed=seed, progress=False
     )
-    gp.fit(table, task="id", x="x", y="y", checkpoint="m.checkpoint").save("m")
+    gp.fit(table, task="id", x="x", y="y", checkpoint="m.checkpoint", keep=True).save("m")
+    Path("m.checkpoint").unlink()
 
 
 def _fetch(given: Path) -> None:

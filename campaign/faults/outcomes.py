@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from metaprior import MetapriorError
 from metaprior.files import read_state
@@ -86,6 +87,21 @@ def _json(found: dict[str, Any]) -> bytes | str:
     kept = {key: value for key, value in found.items() if key not in CLOCKS}
     text = json.dumps(kept, sort_keys=True)
     return re.sub(r'"seconds": [\d.e-]+', "", text).encode()
+
+
+def same_numbers(one: Path, other: Path) -> bool:
+    """Whether two files are tables with the same names and texts, and numbers that agree to twelve digits."""
+    read = {".csv": csv.read_csv, ".parquet": pq.read_table}.get(one.suffix)
+    if read is None or not other.exists():
+        return False
+    found, wanted = read(one), read(other)
+    return found.schema == wanted.schema and all(map(_alike, found.columns, wanted.columns))
+
+
+def _alike(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(one.type) and len(one) == len(other):
+        return bool(np.allclose(one.to_numpy(), other.to_numpy(), rtol=1e-12, atol=1e-12, equal_nan=True))
+    return bool(one.equals(other))
 
 
 def _ends(data: bytes, end: bytes) -> str:
