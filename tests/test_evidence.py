@@ -237,6 +237,13 @@ def test_batches_that_are_gone_once_they_are_summed_change_nothing():
         assert close(summed_evidence(prior, one_by_one(), tasks.ids).total, evidence(prior, tasks).total.sum())
 
 
+def test_on_another_device_every_term_is_what_it_was():
+    found = evidence(known_rbf(), ragged())._replace(jitter=1e-8)
+    assert all(torch.equal(*pair) for pair in zip(found.to("cpu").terms, found.terms, strict=True))
+    assert found.to("cpu").jitter == 1e-8
+    assert not torch.equal(found.data_fit, found.complexity)
+
+
 def test_evidence_of_one_task():
     prior, tasks = PRIORS["learned both"](1, 1), ragged()
     assert evidence(prior, tasks[3]).total.item() == pytest.approx(evidence(prior, tasks).total[3].item())

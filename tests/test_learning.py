@@ -35,7 +35,7 @@ from metaprior.learning import (
 from metaprior.learning.objective import with_hyper_prior
 from metaprior.learning.recording import with_slopes
 from metaprior.learning.threads import SMALL, entries_of, threads_for
-from metaprior.learning.updates import LBFGS
+from metaprior.learning.updates import LBFGS, Stochastic
 from metaprior.priors import HyperPrior
 from metaprior.tasks import batches
 from metaprior.tasks.batches import padded
@@ -469,6 +469,41 @@ def test_priors_learn_together_where_one_way_of_learning_is_meant():
     ]
     priors = [make_prior("zero", "rbf", d=1, seed=0, learn=["kernel"] if k == 8 else ["noise"]) for k in range(9)]
     assert meta_train_module._alike(priors, how) == [[0, 1, 3], [2], [4, 6], [5], [7], [8]]
+
+
+@pytest.mark.parametrize(
+    "other", [{"learning_rate": 0.3}, {"objective": "predictive"}, {"optimizer": "adam", "learning_rate": 0.1}]
+)
+def test_what_is_learned_in_another_way_than_usual_is_learned_one_by_one(other):
+    how, tasks = TrainingSpec(max_epochs=4, check_every=2, **other), [sines(6), sines(7)]
+    priors = [[make_prior("constant", "rbf", d=1, seed=0) for _ in tasks] for _ in range(2)]
+    together = meta_train_many(priors[0], tasks, [how, how], [0, 1])
+    alone = [meta_train(*one, how, seed=k, progress=False) for k, one in enumerate(zip(priors[1], tasks, strict=True))]
+    for first, second in zip(together, alone, strict=True):
+        looks = [
+            [(one.epoch, one.loss_per_task, one.held_out_evidence) for one in own.checks[1:]] for own in (first, second)
+        ]
+        assert looks[0] == looks[1]
+        assert first.checks[0].seconds == second.checks[0].seconds == 0
+    assert torch.equal(*(torch.cat([own.flatten() for one in some for own in one.parameters()]) for some in priors))
+
+
+class OfOneNumber(Stochastic):
+    """Steps on the logarithm of a parameter."""
+
+    def losses(self):
+        yield lambda: self.parameters()[0].log().sum(), 1
+
+
+@pytest.mark.parametrize(("before", "rate", "after"), [(1.0, 0.25, 0.75), (-2.0, 0.5, -1.0)])
+def test_a_step_that_was_too_long_is_taken_back_and_halved(before, rate, after):
+    """Unless what was before is no number either: then the tasks are at fault, and not the step."""
+    parameter = torch.tensor([-1.0], dtype=torch.float64, requires_grad=True)
+    updates = OfOneNumber(torch.optim.SGD([parameter], lr=0.5), torch.Generator())
+    updates.last_good = [torch.tensor([before], dtype=torch.float64)]
+    loss = updates.run(1)
+    assert (parameter.item(), updates.optimizer.param_groups[0]["lr"], updates.skipped) == (after, rate, 1)
+    assert loss == 0.0 if before > 0 else math.isnan(loss)
 
 
 def test_a_wall_is_higher_than_what_is_known_also_below_zero():

@@ -457,6 +457,11 @@ def test_where_a_cdf_has_its_levels_is_interpolation():
         assert found[:, i, j].numpy() == pytest.approx(np.interp(levels, F[:, i, j], t[:, i, j]))
 
 
+def test_where_nothing_was_factored_no_jitter_is_told():
+    points = Tasks.from_inputs([np.zeros(3)])
+    assert IndependentGaussians(points, torch.zeros(3, 1), torch.ones(3, 1)).jitter == 0.0
+
+
 def test_covariances_of_a_mixture_are_its_second_moments():
     points, rng = Tasks.from_inputs([np.zeros(3), np.zeros(2)]), np.random.default_rng(0)
     parts = [IndependentGaussians(points, *torch.from_numpy(rng.uniform(0.3, 2.0, (2, 5, 2)))) for _ in range(3)]

@@ -229,6 +229,7 @@ def test_curves_know_whether_all_of_them_share_a_grid_and_what_there_is_of_each_
     for judge, same in judges:
         curves = Curves.judged_by(train, judge)
         assert curves.one_grid == same
+        assert not Curves.judged_by(drawn([grid], 0, p=2), judge).one_grid  # one task makes none
         assert not Curves.judged_by(drawn([grid] * 11 + [last], 0, p=2), judge).one_grid
         parts = [(len(part), part.y.numel(), float(part.y.square().sum())) for part in (train, judge)]
         assert curves.totals.numpy() == pytest.approx(np.array(parts))
