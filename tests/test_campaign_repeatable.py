@@ -15,6 +15,31 @@ def test_a_little_of_it_holds_and_finds_what_is_put_in(monkeypatch):
     assert found.counts["files opened"] == 4
 
 
+@pytest.mark.parametrize(
+    ("name", "fitted", "density", "holds"),
+    [
+        (("fpca", 30), 1e-3, 0.0, [False, True]),
+        (("fpca", 30), 0.0, 0.01, [True, False]),
+        (repeatable.RESTLESS, 0.1, 0.001, [True, True]),
+        (repeatable.RESTLESS, 0.1, 0.01, [True, False]),
+    ],
+)
+def test_what_a_second_thread_may_change(name, fitted, density, holds, monkeypatch):
+    """Of deep networks on many tasks no digit, but how well they predict."""
+
+    def process(named, seed, run, threads, planted=False):
+        two = float(threads == 2)
+        said = {"fitted": [[fitted * two, 1.0]], "predicted": [[0.0, 1.0]], "density": -1.0 - density * two}
+        return {"files": {"m": str(run if planted else 0)}, "predicted": said}
+
+    monkeypatch.setattr(repeatable, "_process", process)
+    monkeypatch.setattr(repeatable, "_names", lambda effort: [name])
+    found = repeatable.run(Effort(1.0))
+    assert [check.holds for check in found.checks[1:3]] == holds
+    assert found.checks[0].holds
+    assert found.checks[3].holds
+
+
 def test_every_method_is_tried_in_the_full_campaign():
     names = [name for name, _ in repeatable._names(Effort(1.0))]
     assert {*repeatable.named_methods(lambda one: one.make is not None), "auto", "compare", "reproduce"} == set(names)
