@@ -123,6 +123,13 @@ def test_an_input_is_made_smaller_and_what_is_found_is_told_with_it(home, monkey
     (row, _) = section.tables[1].rows
     assert row[:4] == ("points", 0, "exception", "KeyError: 'planted'")
     assert row[5].startswith("`")
+    right = family._replace(full=20, block=7, attempt=lambda given, place: [1.0])
+    monkeypatch.setattr(part, "FAMILIES", {"points": right})
+    tried_again = part.again(section, Effort(0.1), ["points"])
+    assert tried_again.holds
+    assert len(tried_again.tables) == 1
+    assert tried_again.tables[0].rows[0][2:7] == (2, 2, 0, 0, 0)
+    assert tried_again.notes == ("Tried again, after something was put right: points.",)
 
 
 @pytest.mark.parametrize("family", sorted({path.parent.name for path in CORPUS}))

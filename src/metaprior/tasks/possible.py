@@ -80,15 +80,11 @@ def read_support(words: Sequence[str], names: Sequence[str]) -> Support | None:
     return found
 
 
-def check_possible(
-    possible: Sequence[Possible], names: Sequence[str], rows: Sequence[Sequence[tuple[str, float]]]
-) -> None:
-    """Whether past values are such as can be. rows: of each target, those that are not, as told and as numbers."""
-    for name, one, outside in zip(names, possible, rows, strict=True):
-        if outside:
-            shown = ", ".join(f"{value:g} ({where})" for where, value in outside[:3])
-            raise DataError(
-                f"column {name!r} is said to be {one}, but {len(outside):,} of its values are not: {shown}"
-                + (", …" if len(outside) > 3 else "")
-                + ". Put them right, or leave them out, or widen what is possible."
-            )
+def not_possible(name: str, one: Possible, count: int, first: Sequence[tuple[str, float]]) -> DataError:
+    """That so many past values are not such as can be. first: some of them, where they stand and what they are."""
+    shown = ", ".join(f"{value:g} ({where})" for where, value in first)
+    return DataError(
+        f"column {name!r} is said to be {one}, but {count:,} of its values are not: {shown}"
+        + (", …" if count > len(first) else "")
+        + ". Put them right, or leave them out, or widen what is possible."
+    )

@@ -20,7 +20,7 @@ from metaprior.tasks.arrow import as_frame, is_table
 from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
 from metaprior.tasks.patterns import looks_wide
-from metaprior.tasks.possible import Possible, Support, check_possible, possible_values
+from metaprior.tasks.possible import Possible, Support, not_possible, possible_values
 from metaprior.tasks.rows import Rows
 from metaprior.tasks.tables import DAYS, LongTable, Names, named_columns, read_long
 from metaprior.tasks.wide import long_table, wide_columns
@@ -212,11 +212,11 @@ class Tasks:
         the names of those that are whole. Predictions stay within what is possible.
         """
         possible = possible_values(self.columns.y, support, integer)
-        rows = []
-        for one, column in zip(possible, self.y.unbind(1), strict=False):
+        for name, one, column in zip(self.columns.y, possible, self.y.unbind(1), strict=False):
             bad = (column < one.lower) | (column > one.upper) | ((column != column.round()) & one.whole)
-            rows.append([(self._where(row), float(column[row])) for row in torch.nonzero(bad)[:, 0].tolist()])
-        check_possible(possible, self.columns.y if possible else (), rows)
+            if len(rows := torch.nonzero(bad)[:, 0]):
+                first = [(self._where(row), float(column[row])) for row in rows[:3].tolist()]
+                raise not_possible(name, one, len(rows), first)
         return replace(self, possible=possible)
 
     def _where(self, row: int) -> str:
