@@ -66,7 +66,8 @@ def run(effort: Effort) -> Section:
     disk = " and ".join(sorted({one["how"].split(",")[0] for one in tried if one["fault"] == "full disk"})) or "none"
     how = HOW.format(kills=counted - fresh, fresh=fresh, others=len(tried), disk=disk)
     counts = {"kills": counted, "tries of other faults": len(tried)}
-    return Section("Faults", how, checks, [_kill_table(killed, fresh), _other_table(tried)], _notes(killed), counts)
+    tables = [_kill_table(killed, fresh, not fresh_wrong), _other_table(tried)]
+    return Section("Faults", how, checks, tables, _notes(killed), counts)
 
 
 def _because(count: int, what: str, wrong: list[str]) -> str:
@@ -150,15 +151,14 @@ def _other_checks(tried: list[dict[str, Any]]) -> list[Check]:
     return checks
 
 
-def _kill_table(killed: dict[str, Any], fresh: int) -> Table:
+def _kill_table(killed: dict[str, Any], fresh: int, fresh_holds: bool) -> Table:
     rows = [
         (name, one["kills"], one["ends"], one["with_checkpoint"], one["litter"], not one["wrong"])
         for name, one in killed.items()
     ]
     columns = ("job", "kills", "gone on with to the end", "kills after a checkpoint", "left a hidden file", "holds")
-    return Table(
-        "Kills", columns, (*rows, ("shard, fit and predict of shards, fresh processes", fresh, None, None, None, True))
-    )
+    rows.append(("shard, fit and predict of shards, fresh processes", fresh, None, None, None, fresh_holds))
+    return Table("Kills", columns, tuple(rows))
 
 
 def _other_table(tried: list[dict[str, Any]]) -> Table:
