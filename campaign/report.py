@@ -24,11 +24,11 @@ FOUND = Path(__file__).parent / "found.md"
 
 LEAD = """# Trust
 
-What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` (up to three
-hours on 2 cores) runs all of it and writes this page, `make campaign` runs a hundredth in minutes (its page is
-`out/campaign/trust.md`), and a smaller part is in `make test`. Below each part stands the command that made it, with
-its seed and the versions. What did not hold at first was put right, each with a test:
-[what it has found](#what-it-has-found).
+What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` runs all of
+it and writes such a page (some two and a half hours on 2 cores, added up from its parts), `make campaign` runs a
+hundredth in minutes (its page is `out/campaign/trust.md`), and a smaller part is in `make test`. The parts below were
+run one by one: under each stands its command, with the seed, the processes and the versions. What did not hold at first
+was put right: [what it has found](#what-it-has-found).
 """
 
 
