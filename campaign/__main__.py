@@ -3,8 +3,8 @@
     python -m campaign [--full] [--parts calibration,numerics] [--jobs 2] [--seed 0] [--out out/campaign]
     python -m campaign --parts none --out docs/results/campaign --page docs/trust.md
 
-A part writes `OUT/PART.json`; the page is made of all such files in OUT, and ends with `found.md`. Without --full about a
-hundredth is tried. A part that cannot be run is told, and the others are run all the same. The exit code is 1 where
+A part writes `OUT/PART.json`; the page is made of all such files in OUT, and ends with `found.md`. Without --full about
+a hundredth is tried. A part that cannot be run is told, and the others are run all the same. The exit code is 1 where
 something that has to hold does not, or was not found out.
 """
 
