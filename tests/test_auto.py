@@ -17,8 +17,8 @@ from metaprior.scoring import evaluate, recorded_density
 from metaprior.selection import Auto
 from metaprior.selection.stacking import (
     LEAST_WEIGHT,
-    combined_weights,
     densities,
+    combined_weights,
     drawn_weights,
     least_squares_weights,
     stacking_weights,
@@ -185,17 +185,6 @@ def test_weights_of_the_least_squared_error():
     assert found.tolist() == pytest.approx((expected / expected.sum()).tolist(), abs=0.02)
 
 
-def test_no_method_of_a_far_mean_is_taken_for_its_density_alone():
-    rng = np.random.default_rng(0)
-    task, y = torch.arange(400).repeat_interleave(3), torch.from_numpy(rng.normal(size=1200))
-    zero = torch.zeros(1200).double()
-    values = Values(task, torch.ones(1200).double(), y, zero, torch.ones(400), torch.zeros(1200).long())
-    good = Seen(torch.from_numpy(stats.norm(0, 1).logpdf(y.numpy())), zero, zero, zero, 0.9 * y, zero)
-    sure = Seen(good.density + 1, zero, zero, zero, y + 5, zero)
-    weights = combined_weights({"good": good, "sure": sure}, values)
-    assert float(weights[1]) < 0.2
-
-
 def test_values_that_were_rounded_are_judged_as_such():
     tasks = Tasks.from_pairs([(np.arange(30.0), np.full(30, float(k % 4))) for k in range(8)])
     assert resolution(tasks).tolist() == [1.0]
@@ -344,7 +333,7 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
     tasks = torch.arange(4)
     ones, known = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)
     half, zero = 0.5 * ones, torch.zeros(4, dtype=torch.float64)
-    values = Values(tasks, ones, zero, zero, known, torch.zeros(4, dtype=torch.int64))
+    values = Values(tasks, ones, zero, zero, known, *torch.zeros(2, 4, dtype=torch.int64))
     auto._choose(
         {
             "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), half, half, half, zero, zero),
@@ -359,7 +348,7 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
 def held_out(count, *density):
     """Tasks of one held-out value each, of which methods said so much."""
     ones, zero = torch.ones(count).double(), torch.zeros(count).double()
-    values = Values(torch.arange(count), ones, zero, zero, torch.ones(count).long(), torch.zeros(count).long())
+    values = Values(torch.arange(count), ones, zero, zero, torch.ones(count).long(), *torch.zeros(2, count).long())
     parts = [Seen(one, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero) for one in density]
     return dict(zip(("gp per task", "shared gp", "fpca"), parts, strict=False)), values
 
@@ -369,7 +358,7 @@ def test_the_fewer_tasks_the_more_methods_have_a_share(count, least):
     """One is ahead on two tasks of three, by as much as the other on the third; a third one is never ahead."""
     better = torch.tensor([1.0, 1.0, 0.0]).double().repeat(count // 3)
     seen, values = held_out(count, 0.2 * better, 0.2 * (1 - better), torch.full((count,), -0.5).double())
-    shares = drawn_weights(densities(seen, values), values)
+    shares = drawn_weights(densities(seen, values), values, 0)
     assert float(shares.sum()) == pytest.approx(1.0)
     assert float(shares[0]) > float(shares[1]) >= least
     assert float(shares[2]) < 0.02
@@ -383,8 +372,8 @@ def test_draws_weigh_whole_tasks():
     task = torch.cat([torch.zeros(50), torch.tensor([1.0, 2.0])]).long()
     weight = torch.cat([torch.full((50,), 0.02), torch.ones(2)]).double()
     zero = torch.zeros(52).double()
-    values = Values(task, weight, zero, zero, torch.ones(3).long(), torch.zeros(52).long())
-    found = drawn_weights(torch.stack([density, 1 - density], 1), values)
+    values = Values(task, weight, zero, zero, torch.ones(3).long(), *torch.zeros(2, 52).long())
+    found = drawn_weights(torch.stack([density, 1 - density], 1), values, 0)
     assert float(found[0]) == pytest.approx(1 / 3, abs=0.15)
 
 
@@ -393,7 +382,7 @@ def test_the_choice_is_the_weighted_combination_and_says_why():
     gains = torch.tensor([0.5, -0.5] * 6).double()
     auto._choose(*held_out(12, gains, -gains), ["1"])
     assert auto.chosen_ == {"gp per task": pytest.approx(0.5, abs=0.1), "shared gp": pytest.approx(0.5, abs=0.1)}
-    assert "combination" in auto.why_
+    assert "from that of the best candidate alone" in auto.why_
     auto._choose(*held_out(12, gains, gains - 1), ["1"])
     assert list(auto.chosen_) == ["gp per task"]
     assert "alone" in auto.why_
@@ -451,22 +440,33 @@ def test_first_points_are_judged_for_several_inputs_too():
     assert any(label.startswith("first") for label in found.scores_)
 
 
-def test_what_is_reported_is_of_the_calibrated_choice(fitted):
-    """Density and coverage are those of the same distribution."""
-    auto = Auto(rungs=("fpca",), seed=0, progress=False).fit(curves(40))
-    steps = torch.zeros(1).double()
-    contexts = default_contexts(curves(40), 0)
-    plain, right = [], []
-    for fold in k_folds(curves(40), 5, 0):
-        given = curves(40).select(fold.train)
+def test_scores_are_of_the_distribution_that_other_folds_recalibrated():
+    """Density and coverage, against predictions fold by fold."""
+    tasks = curves(40)
+    auto = Auto(rungs=("fpca",), seed=0, progress=False).fit(tasks)
+    contexts, folds = default_contexts(tasks, 0), k_folds(tasks, 5, 0)
+    asked = []  # of each fold, every setting's posterior and target
+    for fold in folds:
+        given, judged = tasks.select(fold.train), tasks.select(fold.judge)
         method = make_method("fpca", given).fit(given)
-        context, target = contexts(curves(40).select(fold.judge))["1"]
-        posterior = method.condition(context).at(target)
-        plain.append(recorded_density(posterior, target.y, steps))
-        right.append(CalibratedPosterior(posterior, auto.calibration_).log_density(target.y))
-    told = auto.scores_["1"]["log_likelihood"]["mean"]
-    assert told == pytest.approx(float(torch.cat(right).mean()), abs=1e-6)
-    assert told != pytest.approx(float(torch.cat(plain).mean()), abs=1e-4)
+        asked.append(
+            {n: (method.condition(one.context).at(one.target), one.target) for n, one in contexts(judged).items()}
+        )
+    density, covered, plain = [], [], []
+    for k in range(5):
+        others = [one for other in asked[:k] + asked[k + 1 :] for one in other.values()]
+        cdf = torch.cat([posterior.cdf(target.y).flatten() for posterior, target in others])
+        weight = torch.cat([1 / target.sizes[target.task_of_row].double() for _, target in others])
+        posterior, target = asked[k]["1"]
+        right = CalibratedPosterior(posterior, Calibration.of(cdf, weight, 40 - len(folds[k].judge)))
+        lower, upper = right.interval(0.9)
+        density.append(right.log_density(target.y))
+        covered.append(((lower <= target.y) & (target.y <= upper)).double())
+        plain.append(posterior.log_density(target.y))
+    found = auto.scores_["1"]
+    assert found["log_likelihood"]["mean"] == pytest.approx(float(torch.cat(density).mean()), abs=1e-6)
+    assert found["coverage_90"]["mean"] == pytest.approx(float(torch.cat(covered).mean()), abs=1e-6)
+    assert found["log_likelihood"]["mean"] != pytest.approx(float(torch.cat(plain).mean()), abs=1e-4)
 
 
 def test_a_combination_is_judged_after_what_has_little_weight_is_left_out():
@@ -474,12 +474,12 @@ def test_a_combination_is_judged_after_what_has_little_weight_is_left_out():
     y = torch.from_numpy(rng.normal(size=600))
     task = torch.arange(200).repeat_interleave(3)
     zero = torch.zeros(600).double()
-    values = Values(task, torch.ones(600).double(), y, zero, torch.ones(200), torch.zeros(600).long())
+    values = Values(task, torch.ones(600).double(), y, zero, torch.ones(200), *torch.zeros(2, 600).long())
     seen = {}
     for name, sd in (("one", 1.0), ("two", 1.3), ("hardly", 3.0)):
         density = torch.from_numpy(stats.norm(0, sd).logpdf(y.numpy()))
         seen[name] = Seen(density, zero, zero, zero, zero, zero)
-    raw, kept = drawn_weights(densities(seen, values), values), combined_weights(seen, values)
+    raw, kept = drawn_weights(densities(seen, values), values, 0), combined_weights(seen, values, 0)
     assert 0 < float(raw.min()) < LEAST_WEIGHT
     assert float(kept[raw < LEAST_WEIGHT].sum()) == 0.0
     assert float(kept.sum()) == pytest.approx(1.0)

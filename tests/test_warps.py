@@ -9,13 +9,16 @@ import torch
 from metaprior.priors import WARPS, make_warp
 
 PAST = torch.tensor([[0.2, -3.0], [0.9, 0.5], [1.0, 2.0], [3.0, -20.0], [50.0, 4.0]]).double()
+FROM_POSITIVE = ("log", "log-linear", "box-cox")
+"""Warps that are learned from values above 0."""
+
 EVERYWHERE = torch.tensor([-1e6, -333.0, -20.0, -3.0, -0.1, 0.0, 0.2, 1.0, 7.0, 50.0, 50.1, 400.0, 1e6]).double()
 POSITIVE = torch.tensor([1e-3, 0.2, 0.7, 1.0, 20.0, 50.0, 51.0, 400.0, 1e6]).double()
 
 
 def bent(kind, by, past=None):
     """A warp and values that it takes, within the past range and far outside; by: what its parameters are."""
-    past = past if past is not None else PAST.abs() if kind in ("log", "box-cox") else PAST
+    past = past if past is not None else PAST.abs() if kind in FROM_POSITIVE else PAST
     warp = make_warp(kind, past)
     warp = warp.bent_by(*(torch.full_like(start, by) for start in warp.learned.values()))
     values = POSITIVE if kind in ("log", "box-cox") else EVERYWHERE
@@ -46,7 +49,8 @@ def test_the_slope_is_the_derivative_everywhere(kind, by):
 @pytest.mark.parametrize("kind", WARPS)
 def test_beyond_the_past_range_it_goes_on_straight_and_without_a_kink(kind):
     warp, _ = bent(kind, -0.7)
-    ends = [(warp.upper, 1.0)] if kind in ("log", "box-cox") else [(warp.upper, 1.0), (warp.lower, -1.0)]
+    lower, upper = warp.bent_range() if kind != "identity" else (warp.lower, warp.upper)
+    ends = [(upper, 1.0), (lower, -1.0)] if lower is not None else [(upper, 1.0)]
     for end, side in ends:
         steps = warp(end + side * torch.tensor([[0.0], [10.0], [20.0], [1000.0]]).double()).diff(dim=0)
         slope = side * warp.log_slope(end[None]).exp()[0]
@@ -62,6 +66,17 @@ def test_towards_zero_a_warp_of_positive_values_keeps_its_own_shape(kind):
     power = warp.power if kind == "box-cox" else torch.zeros(2)
     assert torch.allclose(warp.log_slope(y), (power - 1) * (y / warp.unit).log() - warp.unit.log())
     assert (warp.inverse(torch.tensor([[-1e4, -1e4]]).double()) >= 0).all()
+
+
+def test_below_a_tenth_of_the_least_past_value_the_log_linear_warp_is_straight():
+    warp, _ = bent("log-linear", 0.0)
+    floor = PAST.abs().amin(0) / 10
+    above = torch.stack([floor, 3 * floor, 50 * floor])
+    assert torch.allclose(warp(above), (above / warp.unit).log())
+    below = torch.stack([floor / 2, 0 * floor, -floor, -1e6 * floor])
+    assert warp.allowed(below).all()
+    assert torch.allclose(warp(below), (floor / warp.unit).log() + below / floor - 1)
+    assert not make_warp("log-linear", PAST).allowed(PAST).any(0)[1]  # a past value below 0: there is no logarithm
 
 
 def test_what_lies_below_all_that_box_and_cox_reach_is_zero():
@@ -105,5 +120,6 @@ def test_a_power_near_zero_is_no_special_case(kind, raw):
 @pytest.mark.parametrize("kind", WARPS)
 def test_a_range_that_an_older_file_holds_is_taken_as_it_is(kind):
     warp, y = bent(kind, -0.7)
-    warp = WARPS[kind](**warp.tensors | {"lower": warp.lower - 100.0, "upper": warp.upper + 100.0})
+    lower = warp.lower / 100 if kind in FROM_POSITIVE else warp.lower - 100.0
+    warp = WARPS[kind](**warp.tensors | {"lower": lower, "upper": warp.upper + 100.0})
     assert torch.allclose(warp.inverse(warp(y)), y, rtol=1e-9, atol=1e-9)

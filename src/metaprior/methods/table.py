@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from metaprior.errors import OptionError, UnknownNameError
 from metaprior.inference import KeptMethod
@@ -41,6 +43,9 @@ FEW_UNITS = (32, 32)
 EPISODES = 2_000
 """Tasks that MAML is trained on in all, with repetition."""
 
+MIN_SKEWNESS = 1.0
+"""Skewness from which positive targets are also learned on the log scale, if that at least halves it."""
+
 Maker = Callable[[Tasks, int, Contexts | None], KeptMethod]
 """A method that is about to learn from these tasks, with this seed, to be asked from such contexts."""
 
@@ -53,7 +58,8 @@ class Entry:
     colour: str = "#6f747c"  # grey
     rung: bool = False  # whether `auto` tries it …
     least: int = 0  # … with so many tasks or more …
-    most: float = math.inf  # … and not with more than so many
+    most: float = math.inf  # … and not with more than so many …
+    skewed: bool = False  # … or only where positive targets are strongly skewed
     quick: bool = False  # … whatever the time it is given
     cost: int = 1  # how long that takes, beside others
     compared: bool = False  # whether `compare` runs it where none are named
@@ -61,9 +67,24 @@ class Entry:
     alone: bool = False  # whether it needs no other tasks: a learned prior has to beat it
     reference: bool = False  # to compare with, and not up for being the best of a table
 
-    def suits(self, tasks: int) -> bool:
-        """Whether `auto` tries it on so many tasks."""
-        return self.rung and self.least <= tasks <= self.most
+    def suits(self, tasks: Tasks) -> bool:
+        """Whether `auto` tries it on these tasks."""
+        return self.rung and self.least <= len(tasks) <= self.most and (not self.skewed or needs_log_scale(tasks))
+
+
+def needs_log_scale(tasks: Tasks) -> bool:
+    """Whether all targets are positive, strongly skewed, and at most half as skewed on the log scale."""
+    if len(tasks.y) == 0 or not bool((tasks.y > 0).all()):
+        return False
+    skewness, of_logs = _skewness(tasks.y), _skewness(tasks.y.log())
+    return bool(((skewness > MIN_SKEWNESS) & (of_logs.abs() <= skewness / 2)).all())
+
+
+def _skewness(values: Float[Tensor, "N p"]) -> Float[Tensor, " p"]:
+    """Third standardised moment of each column; 0 where all values are equal."""
+    gaps = values - values.mean(0)
+    sd = gaps.square().mean(0).sqrt()
+    return torch.where(sd > 0, (gaps / sd.clamp(min=1e-300)).pow(3).mean(0), 0.0)
 
 
 def _prior(mean: str, kernel: str, **options: Any) -> Maker:
@@ -91,8 +112,8 @@ def _plain(name: str) -> Maker:
     )
 
 
-def _warped(make: Maker) -> Maker:
-    return lambda tasks, seed, contexts: Warped(make(tasks, seed, contexts), seed=seed)
+def _warped(make: Maker, warp: str = "yeo-johnson") -> Maker:
+    return lambda tasks, seed, contexts: Warped(make(tasks, seed, contexts), warp, seed=seed)
 
 
 def _fpca(tasks: Tasks, seed: int, contexts: Contexts | None) -> FPCA:
@@ -136,11 +157,15 @@ METHODS: dict[str, Entry] = {
     "maml": Entry(_maml, "#882255", compared=True),
     "hierarchical gp": Entry(_hierarchical, "#e17055", rung=True, quick=True, cost=2, takes_task_x=True),
     "warped hierarchical gp": Entry(_warped(_hierarchical), "#f0a58f", rung=True, cost=3, takes_task_x=True),
+    "log hierarchical gp": Entry(
+        _warped(_hierarchical, "log-linear"), "#f7c5b2", rung=True, cost=3, skewed=True, takes_task_x=True
+    ),
     "mean and last value": Entry(  # of fewer tasks, the hierarchy says it better
         _prior("deep", "exponential", hidden=(32,)), "#88ccee", rung=True, cost=2, least=100, takes_task_x=True
     ),
     "fpca": Entry(_fpca, "#332288", rung=True, quick=True, cost=3, compared=True),
     "warped fpca": Entry(_warped(_fpca), "#6699cc", rung=True, cost=5),
+    "log fpca": Entry(_warped(_fpca, "log-linear"), "#99bbdd", rung=True, cost=5, skewed=True),
     "mixture": Entry(_mixture, "#aa4499", rung=True, cost=8, least=100),  # of fewer, kinds cannot be told apart
     "warped mixture": Entry(_warped(_mixture), "#ee99aa", rung=True, cost=8, least=100),
     "hyper-posterior": Entry(  # of more, one prior is known well enough
@@ -158,6 +183,7 @@ METHODS: dict[str, Entry] = {
     "student": Entry(_STUDENT, "#ddcc77", rung=True, cost=8, least=100, takes_task_x=True),
     "warped": Entry(_warped(_deep()), "#cc6677", rung=True, cost=8, least=100, takes_task_x=True),
     "warped student": Entry(_warped(_STUDENT), "#ee8866", rung=True, cost=8, takes_task_x=True),
+    "log student": Entry(_warped(_STUDENT, "log-linear"), "#f6b79f", rung=True, cost=8, skewed=True, takes_task_x=True),
     "eigenfunctions": Entry(
         _prior("deep", "eigenfunctions + deep", gain=None), "#117733", rung=True, cost=8, least=100, takes_task_x=True
     ),

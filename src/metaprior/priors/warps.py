@@ -84,16 +84,18 @@ class Warp(ABC):
 
     def log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         """`log g'(y)`: what a log density gains on the way back to y."""
-        return self.bent_log_slope(_between(y, *self._range()))
+        return self.bent_log_slope(_between(y, *self.bent_range()))
 
-    def _range(self) -> tuple[Float[Tensor, "#n p"] | None, Float[Tensor, "#n p"] | None]:
+    def bent_range(self) -> tuple[Float[Tensor, "#n p"] | None, Float[Tensor, "#n p"] | None]:
         """Where it is bent; None: it has its own shape as far as y goes on that side."""
         return self.lower, self.upper
 
     @cached_property
     def _ends(self) -> tuple[_End | None, _End | None]:
         """Where it begins to go on straight."""
-        low, high = (None if y is None else _End(y, self.bent(y), self.bent_log_slope(y).exp()) for y in self._range())
+        low, high = (
+            None if y is None else _End(y, self.bent(y), self.bent_log_slope(y).exp()) for y in self.bent_range()
+        )
         return low, high
 
     @abstractmethod
@@ -139,7 +141,7 @@ class IdentityWarp(Warp):
 
     name = "identity"
 
-    def _range(self) -> tuple[None, None]:
+    def bent_range(self) -> tuple[None, None]:
         return None, None  # straight everywhere
 
     def bent(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
@@ -155,7 +157,7 @@ class IdentityWarp(Warp):
 class _Positive(Warp, ABC):
     """For values above 0, towards which it keeps its own shape."""
 
-    def _range(self) -> tuple[None, Float[Tensor, "#n p"]]:
+    def bent_range(self) -> tuple[None, Float[Tensor, "#n p"]]:
         return None, self.upper
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
@@ -175,6 +177,21 @@ class LogWarp(_Positive):
 
     def bent_log_slope(self, y: Float[Tensor, "*n p"]) -> Float[Tensor, "*n p"]:
         return -y.log()
+
+
+class LogLinearWarp(LogWarp):
+    """The logarithm down to a tenth of the least past value, and a straight line below.
+
+    It is learned from values above 0. A new task may have a value of 0 or less, as below a detection limit.
+    """
+
+    name = "log-linear"
+
+    def bent_range(self) -> tuple[Float[Tensor, "#n p"], Float[Tensor, "#n p"]]:
+        return self.lower / 10, self.upper
+
+    def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
+        return (self.lower > 0).expand_as(y)
 
 
 class BoxCox(_Positive):
@@ -233,7 +250,7 @@ class YeoJohnson(Warp):
         return torch.log1p(torch.where(y >= 0, y, -y) / self.zoomed)
 
 
-WARPS: dict[str, type[Warp]] = {one.name: one for one in (IdentityWarp, LogWarp, BoxCox, YeoJohnson)}
+WARPS: dict[str, type[Warp]] = {one.name: one for one in (IdentityWarp, LogWarp, LogLinearWarp, BoxCox, YeoJohnson)}
 
 
 def make_warp(name: str, y: Float[Tensor, "N p"]) -> Warp:

@@ -23,7 +23,7 @@ from metaprior.learning import Checkpoint, fingerprint_of, going_on
 from metaprior.methods import METHODS, All, Combination, Entry, GPPerTask, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
-from metaprior.selection.stacking import combined_weights
+from metaprior.selection.cross_fitting import CrossFitted, cross_fitted, fitted_ensemble
 from metaprior.selection.trials import ALONE, Plan, Trials, cost_of
 from metaprior.selection.trying import Seen, Values, combined
 from metaprior.splits import Contexts, checked_contexts, default_contexts
@@ -152,35 +152,33 @@ class Auto(KeptMethod):
 
     def _names(self, tasks: Tasks) -> list[str]:
         """The rungs to try; where tasks have covariates, what takes them in is tried without them first."""
-        names = self.rungs or named_methods(lambda one: one.suits(len(tasks)))
+        names = self.rungs or named_methods(lambda one: one.suits(tasks))
         if tasks.covariates is None:
             return list(names)
         return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
     def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> None:
+        """Weights, recalibration and typical evidence from all held-out values; scores by cross-fitting."""
         per_task = {name: float(values.per_task(values.density(found)).mean()) for name, found in seen.items()}
         best = max(per_task, key=lambda name: per_task[name])
         self.tried_ = [_tried(name, found, seen[best], values) for name, found in seen.items()]
-        weights = dict(zip(seen, combined_weights(seen, values).tolist(), strict=True))
-        self.chosen_ = {name: weight for name, weight in weights.items() if weight > 0}
+        self.chosen_, self.calibration_ = fitted_ensemble(seen, values, self.seed)
         chosen = combined(seen, self.chosen_)
         gained = values.per_task(values.density(chosen) - values.density(seen[best]))
         self.why_ = _because(self.chosen_, best, summarise(gained))
-        self._calibrate(chosen, values, labels)
+        some = (values.known > 0) & chosen.evidence.isfinite()
+        self.usual_ = (chosen.evidence[some] / values.known[some], values.known[some])
+        self._score(cross_fitted(seen, values, self.seed), values, labels)
 
-    def _calibrate(self, chosen: Seen, values: Values, labels: Sequence[str]) -> None:
-        """How far the bounds of the choice must reach, how it then predicted, and which contexts are usual."""
-        self.calibration_ = Calibration.of(chosen.cdf, values.weight, int(values.task.unique().numel()))
-        right = chosen.calibrated(self.calibration_)
-        before, after = (float(values.per_task(_inside(one.cdf, 90)).mean()) for one in (chosen, right))
-        self.coverage_ = (before, after)
+    def _score(self, found: CrossFitted, values: Values, labels: Sequence[str]) -> None:
+        """`coverage_` and `scores_`, of tasks that had no say in the weights and the recalibration they are scored by."""
+        covered = [values.per_task(_inside(one.cdf, 90)) for one in (found.ensemble, found.recalibrated)]
+        self.coverage_ = (float(covered[0].mean()), float(covered[1].mean()))
         self.scores_ = {
-            label: _described(right.some(values.setting == k), values.some(values.setting == k))
+            label: _described(found.recalibrated.some(values.setting == k), values.some(values.setting == k))
             for k, label in enumerate(labels)
             if bool((values.setting == k).any())
         }
-        some = (values.known > 0) & chosen.evidence.isfinite()
-        self.usual_ = (chosen.evidence[some] / values.known[some], values.known[some])
 
     def state(self) -> State:
         """The choice and its calibration, for a file."""
@@ -310,11 +308,18 @@ def _inside(cdf: Float[Tensor, " N"], level: int) -> Float[Tensor, " N"]:
     return (2 * (cdf - 0.5).abs() <= level / 100).double()
 
 
-def _because(chosen: Mapping[str, float], best: str, gain: Summary) -> str:
-    if len(chosen) == 1:
-        name = next(iter(chosen))
-        return f"{name} alone: on held-out tasks, and on draws of them, no other adds to it."
+def _because(weights: Mapping[str, float], best: str, gain: Summary) -> str:
+    """Why the candidates with these weights were chosen.
+
+    Args:
+        weights: of the candidates in the ensemble.
+        best: the candidate of the highest log density.
+        gain: the ensemble's log density per held-out value, less that of the best candidate.
+    """
+    if list(weights) == [best]:
+        return f"{best} alone has the highest log density on held-out tasks, and no other candidate adds to it."
+    difference = f"{gain.mean:+.3f} ± {gain.stderr or math.nan:.3f} from that of the best candidate alone, {best}"
+    reason = f"its log density per held-out value is {difference}"
     return (
-        f"a combination: each has the weight that draws of the held-out tasks speak for. Its log density per value is "
-        f"{gain.mean:+.3f} ± {gain.stderr or math.nan:.3f} from that of the best alone, {best}."
+        f"{reason}." if gain.mean >= 0 else f"{reason}: a tie within a standard error, and its squared error is lower."
     )

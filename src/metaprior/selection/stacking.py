@@ -1,4 +1,4 @@
-"""Weights for a combination of methods, from what they said of held-out values."""
+"""Ensemble weights by stacking: from what candidates predicted of held-out values."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CLOSE = 1e-6
 LEAST_WEIGHT = 0.03
 """A method of less weight in a combination is left out of it."""
 
-SURELY = 2.0
-"""Standard errors by which a combination is less probable than one method alone, where that is taken instead."""
+MAX_DEFICIT = 1.0
+"""Standard errors by which the log density of an ensemble may lie below that of the best alternative."""
 
-TOLERATED = 0.02
-"""Of the least squared error: how much more a combination may have in any case."""
+ERROR_TOLERANCE = 0.02
+"""Relative excess over the least squared error from which weights are moved towards those of the least error."""
 
 
 def stacking_weights(
@@ -50,14 +50,14 @@ def stacking_weights(
     return torch.from_numpy(new).reshape(*weight.shape[:-1], -1)
 
 
-def drawn_weights(log_density: Float[Tensor, "N k"], values: Values) -> Float[Tensor, " k"]:
+def drawn_weights(log_density: Float[Tensor, "N k"], values: Values, seed: int) -> Float[Tensor, " k"]:
     """The mean of such weights over draws of the tasks (Rubin's Bayesian bootstrap, 1981).
 
     The weights of one set of tasks are those of a few methods that happened to do well on them. A method that other
     tasks of the same kind would have spoken for gets its share here; the fewer the tasks, the more of them do.
     """
     tasks, place = values.task.unique(return_inverse=True)
-    shares = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(len(tasks)), DRAWS))
+    shares = torch.from_numpy(np.random.default_rng(seed).dirichlet(np.ones(len(tasks)), DRAWS))
     return stacking_weights(log_density, values.weight * shares[:, place], ROUGHLY).mean(0)
 
 
@@ -97,34 +97,58 @@ def _without_negatives(A: Float[Tensor, "k k"], b: Float[Tensor, " k"]) -> Float
     return w
 
 
-def combined_weights(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
-    """Weights under which held-out values are probable, moved towards those of the least squared error.
+def combined_weights(seen: Mapping[str, Seen], values: Values, seed: int) -> Float[Tensor, " k"]:
+    """Ensemble weights with the highest log density of held-out values; squared error breaks ties.
 
-    A combination is asked for its mean too. So they move until its error is within a standard error of the least,
-    or so little above it that nobody would mind; where a few tasks decide the error, it says little, and they stay.
-    A method of little weight has none in the end: what is judged is what would be kept. A combination that is surely
-    less probable than the best method alone, and has no lower error, is not made.
+    The weights start from those of the highest density. As long as their log density stays within one standard error of
+    the best, they move towards the weights of the least squared error, until the error is within a standard error of
+    the least, or within `ERROR_TOLERANCE` of it. Weights below `LEAST_WEIGHT` become 0. The best single candidate is
+    taken instead of an ensemble whose log density is lower by more than one standard error.
+
+    Args:
+        seen: the held-out predictions of each candidate.
+        values: the held-out values.
+        seed: of the draws of tasks that the weights are averaged over.
     """
-    by_density = drawn_weights(densities(seen, values), values)
-    means, by_error = _means(seen), error_weights(seen, values)
+    density = densities(seen, values)
+    alone = _best_alone(density, values)
+    by_density, by_error = drawn_weights(density, values, seed), error_weights(seen, values)
+    best = max((alone, by_density), key=lambda weights: float(_density_per_task(weights, density, values).mean()))
+    means = _means(seen)
     least = values.per_task((means @ by_error - values.y).square())
+    weights = by_density
     for step in STEPS:
-        weights = (1 - step) * by_density + step * by_error
-        more = summarise(values.per_task((means @ weights - values.y).square()) - least)
-        if more.mean <= max(more.stderr or 0.0, TOLERATED * float(least.mean())):
+        moved = (1 - step) * by_density + step * by_error
+        if step > 0 and _is_less_probable(moved, best, density, values):
             break
-    return _or_alone(_pruned(weights), seen, values)
+        weights = moved
+        more = summarise(values.per_task((means @ weights - values.y).square()) - least)
+        if more.mean <= max(more.stderr or 0.0, ERROR_TOLERANCE * float(least.mean())):
+            break
+    weights = _pruned(weights)
+    return alone if _is_less_probable(weights, alone, density, values) else weights
 
 
-def _or_alone(weights: Float[Tensor, " k"], seen: Mapping[str, Seen], values: Values) -> Float[Tensor, " k"]:
-    """The weights, or the best method alone where it surely does better."""
-    found = densities(seen, values)
-    alone = torch.zeros_like(weights)
-    alone[torch.stack([values.per_task(column).mean() for column in found.unbind(1)]).argmax()] = 1.0
-    lost = summarise(values.per_task((found + alone.log()).logsumexp(1) - (found + weights.log()).logsumexp(1)))
-    errors = [values.per_task((_means(seen) @ each - values.y).square()).mean() for each in (alone, weights)]
-    worse = lost.stderr is not None and lost.mean > SURELY * lost.stderr and bool(errors[0] <= errors[1])
-    return alone if worse else weights
+def _best_alone(density: Float[Tensor, "N k"], values: Values) -> Float[Tensor, " k"]:
+    """All weight on the candidate of the highest log density."""
+    alone = torch.zeros(density.shape[1], dtype=torch.float64)
+    alone[torch.stack([values.per_task(column).mean() for column in density.unbind(1)]).argmax()] = 1.0
+    return alone
+
+
+def _density_per_task(
+    weights: Float[Tensor, " k"], density: Float[Tensor, "N k"], values: Values
+) -> Float[Tensor, " m"]:
+    """Log density of an ensemble with these weights, for each task."""
+    return values.per_task((density + weights.log()).logsumexp(1))
+
+
+def _is_less_probable(
+    weights: Float[Tensor, " k"], other: Float[Tensor, " k"], density: Float[Tensor, "N k"], values: Values
+) -> bool:
+    """Whether the log density under the weights is below that under others by more than `MAX_DEFICIT`."""
+    lost = summarise(_density_per_task(other, density, values) - _density_per_task(weights, density, values))
+    return lost.stderr is not None and lost.mean > MAX_DEFICIT * lost.stderr
 
 
 def _pruned(weights: Float[Tensor, " k"]) -> Float[Tensor, " k"]:

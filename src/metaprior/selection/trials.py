@@ -245,9 +245,10 @@ class Trials:
         """What the rungs of a wave are asked, fold by fold."""
         if wave not in self._asked:
             tasks, steps = self.plan.tasks, resolution(self.plan.tasks)
+            before = sum(map(len, self.plan.waves[:wave]))
             self._asked[wave] = [
-                Question.of(tasks.select(fold.judge), tasks.units[fold.judge], self.contexts, steps, self.labels)
-                for fold in self.plan.waves[wave]
+                Question.of(tasks.select(fold.judge), tasks.units[fold.judge], self.contexts, steps, self.labels, k)
+                for k, fold in enumerate(self.plan.waves[wave], before)
             ]
         return self._asked[wave]
 
@@ -271,7 +272,10 @@ class Trials:
             return list(names)
         if tuple(tried) not in self._going:
             values, said = self.known(1), {name: self.said(name, 1) for name in tried}
-            by_density, by_error = drawn_weights(densities(said, values), values), error_weights(said, values)
+            by_density, by_error = (
+                drawn_weights(densities(said, values), values, self.seed),
+                error_weights(said, values),
+            )
             hopeful = torch.tensor([name in self._worth_it(tried, 1) for name in tried])
             going = (by_density >= CANDIDATE) | (by_error >= OF_ERROR) & hopeful
             self._going[tuple(tried)] = [name for name, goes in zip(tried, going.tolist(), strict=True) if goes]

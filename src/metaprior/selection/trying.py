@@ -74,6 +74,7 @@ class Values:
     step: Float[Tensor, " N"]  # in which it was recorded; 0 if it was not rounded
     known: Int[Tensor, " k"]  # number of values in each context
     setting: Int[Tensor, " N"]  # which of the settings each value is from
+    fold: Int[Tensor, " N"]  # which fold its task is held out in
 
     def some(self, which: Bool[Tensor, " N"]) -> Values:
         """Some of the values."""
@@ -117,9 +118,14 @@ class Question(NamedTuple):
 
     @staticmethod
     def of(
-        tasks: Tasks, units: Int[Tensor, " m"], contexts: Contexts, steps: Float[Tensor, " p"], labels: Sequence[str]
+        tasks: Tasks,
+        units: Int[Tensor, " m"],
+        contexts: Contexts,
+        steps: Float[Tensor, " p"],
+        labels: Sequence[str],
+        fold: int = 0,
     ) -> Question | None:
-        """Of these tasks, each with the number of its unit among all; None where there is nothing to ask."""
+        """Of these tasks of a fold, each with the number of its unit among all; None where there is nothing to ask."""
         splits = contexts.where_possible(tasks)
         if not splits:
             return None
@@ -133,7 +139,8 @@ class Question(NamedTuple):
             for part in (torch.tensor(owners), torch.tensor(settings), shares)
         )
         y, step = target.y.flatten(), steps.expand_as(target.y).flatten()
-        return Question(context, target, Values(owner, share, y, step, context.sizes * context.p, setting))
+        folds = torch.full_like(owner, fold)
+        return Question(context, target, Values(owner, share, y, step, context.sizes * context.p, setting, folds))
 
     def answer(self, method: Method) -> Seen:
         """What a method says of the values."""

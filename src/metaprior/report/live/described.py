@@ -355,8 +355,8 @@ def _warp(warp: Warp) -> Node:
     """A warp by what bends it: its power, the unit of it, and the range within which it does."""
     unit = getattr(warp, "zoomed", warp.unit)
     power = getattr(warp, "power", torch.zeros_like(warp.unit))
-    ends = {"lower": warp.lower.tolist(), "upper": warp.upper.tolist()}
-    return {"name": warp.name, "unit": unit.tolist(), "power": power.tolist(), **ends}
+    ends = [None if end is None else end.tolist() for end in warp.bent_range()]
+    return {"name": warp.name, "unit": unit.tolist(), "power": power.tolist(), "lower": ends[0], "upper": ends[1]}
 
 
 def _calibration(calibration: Calibration) -> Node:

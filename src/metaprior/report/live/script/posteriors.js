@@ -83,14 +83,14 @@ class Student extends Distribution {
 /** `t = g(y)`, rising; beyond the range of the past values it goes on straight. */
 class Warp {
   constructor({ name, unit, power, lower, upper }) {
-    Object.assign(this, { name, unit, power, positive: name === "log" || name === "box-cox" });
-    this.low = this.positive || name === "identity" ? null : lower.map((y, c) => this.end(y, c));
-    this.high = name === "identity" ? null : upper.map((y, c) => this.end(y, c));
+    Object.assign(this, { name, unit, power, positive: ["log", "log-linear", "box-cox"].includes(name) });
+    this.low = lower?.map((y, c) => this.end(y, c));
+    this.high = upper?.map((y, c) => this.end(y, c));
   }
 
   end(y, c) { return { y, t: this.bent(y, c), slope: Math.exp(this.logBentSlope(y, c)) }; }
 
-  allowed(y) { return !this.positive || y > 0; }
+  allowed(y) { return !this.positive || this.low !== undefined || y > 0; }
 
   at(y, c) {
     const [low, high] = [this.low?.[c], this.high?.[c]];

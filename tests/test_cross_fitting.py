@@ -1,0 +1,90 @@
+"""Held out means held out: a fold has no say in the weights and the recalibration that it is scored by."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from metaprior.selection.cross_fitting import PARTS, cross_fitted, fitted_ensemble
+from metaprior.selection.trying import Seen, Values
+
+ROWS = ("density", "cdf", "below", "above", "mean")
+
+
+def predictions(values, y, seed=0):
+    """Gaussian predictions of held-out values by three candidates of different error."""
+    rng = np.random.default_rng(seed)
+    seen = {}
+    for name, error in (("near", 0.4), ("middle", 0.6), ("far", 0.8)):
+        found = stats.norm(values.y.numpy() + rng.normal(0, error, len(y)), rng.uniform(0.4, 0.8, len(y)))
+        parts = (found.logpdf(y), *[found.cdf(y)] * 3, found.mean())
+        seen[name] = Seen(*map(torch.from_numpy, parts), torch.zeros(len(values.known), dtype=torch.float64))
+    return seen
+
+
+def held_out(folds=4, tasks=40, each=3):
+    """Values of tasks, and of which fold each task is."""
+    owner = torch.arange(tasks).repeat_interleave(each)
+    y = torch.from_numpy(np.random.default_rng(1).normal(size=len(owner)))
+    zeros = torch.zeros(len(owner), dtype=torch.float64)
+    fold = owner % folds
+    return Values(owner, torch.full_like(y, 1 / each), y, zeros, torch.ones(tasks).long(), zeros.long(), fold)
+
+
+@pytest.mark.parametrize("folds", [2, 5])
+@pytest.mark.parametrize("noisy", [0, 1])
+def test_noise_in_one_fold_does_not_change_what_scores_it(folds, noisy):
+    values = held_out(folds)
+    here = values.fold == noisy
+    noise = torch.from_numpy(np.random.default_rng(2).normal(0, 20, len(values.y)))
+    replaced = dataclasses.replace(values, y=torch.where(here, noise, values.y))
+    before, after = predictions(values, values.y.numpy()), predictions(values, replaced.y.numpy())
+
+    def scoring(seen, given):
+        """Weights and recalibration that score the fold: of its values, as the mixture has them."""
+        others = {name: one.some(given.fold != noisy) for name, one in seen.items()}
+        return fitted_ensemble(others, given.some(given.fold != noisy), 0)
+
+    assert scoring(before, values) == scoring(after, replaced)
+    weights, calibration = scoring(before, values)
+    found = cross_fitted(after, replaced, 0).recalibrated.some(here)
+    mixed = sum(weight * after[name].cdf[here] for name, weight in weights.items())
+    assert found.cdf.numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
+    # with a say of its own it would be scored by others
+    assert fitted_ensemble(after, replaced, 0)[1] != calibration
+
+
+def test_rows_come_back_in_their_order():
+    values = held_out(3)
+    seen = {"near": predictions(values, values.y.numpy())["near"]}
+    found = cross_fitted(seen, values, 0).ensemble
+    for part in ROWS:
+        assert getattr(found, part).numpy() == pytest.approx(getattr(seen["near"], part).numpy())
+
+
+def test_one_fold_is_divided_by_its_tasks():
+    """With many tasks all are held out at once: no task is scored by weights that it had a say in."""
+    values = dataclasses.replace(held_out(), fold=torch.zeros(120).long())
+    seen = predictions(values, values.y.numpy())
+    whole, own = fitted_ensemble(seen, values, 0)
+    found = cross_fitted(seen, values, 0).recalibrated
+    mixed = sum(weight * seen[name].cdf for name, weight in whole.items())
+    assert not torch.allclose(found.cdf, own.probability(mixed), atol=1e-4)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
+    for k in range(PARTS):
+        inside = torch.isin(values.task, torch.nonzero(order % PARTS == k)[:, 0])
+        rest = {name: one.some(~inside) for name, one in seen.items()}
+        weights, calibration = fitted_ensemble(rest, values.some(~inside), 0)
+        mixed = sum(weight * seen[name].cdf[inside] for name, weight in weights.items())
+        assert found.cdf[inside].numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
+
+
+def test_a_single_held_out_task_is_scored_without_a_choice():
+    values = held_out(1, tasks=1)
+    seen = predictions(values, values.y.numpy())
+    found = cross_fitted(seen, values, 0)
+    equal = torch.stack([one.mean for one in seen.values()]).mean(0)
+    assert found.ensemble.mean.numpy() == pytest.approx(equal.numpy())
+    assert found.recalibrated.cdf.numpy() == pytest.approx(found.ensemble.cdf.numpy(), abs=1e-12)
