@@ -17,8 +17,8 @@ from metaprior.scoring import evaluate, recorded_density
 from metaprior.selection import Auto
 from metaprior.selection.stacking import (
     LEAST_WEIGHT,
-    densities,
     combined_weights,
+    densities,
     drawn_weights,
     least_squares_weights,
     stacking_weights,

@@ -157,7 +157,7 @@ class IdentityWarp(Warp):
 class _Positive(Warp, ABC):
     """For values above 0, towards which it keeps its own shape."""
 
-    def bent_range(self) -> tuple[None, Float[Tensor, "#n p"]]:
+    def bent_range(self) -> tuple[Float[Tensor, "#n p"] | None, Float[Tensor, "#n p"]]:
         return None, self.upper
 
     def allowed(self, y: Float[Tensor, "*n p"]) -> Bool[Tensor, "*n p"]:
