@@ -41,7 +41,7 @@ MANY = 50_000
 
 
 def by_threads(
-    function: Callable[..., Array], of_rows: Float[Array, "N 1"], values: Float[Array, "*k #N p"]
+    function: Callable[[Array, Array], Array], of_rows: Float[Array, "N 1"], values: Float[Array, "*k #N p"]
 ) -> Float[Array, "*k N p"]:
     """A NumPy function of each value and of what belongs to its row, on as many threads as torch has been given."""
     threads = torch.get_num_threads()
@@ -52,7 +52,7 @@ def by_threads(
     ends = np.linspace(0, len(of_rows), threads + 1).astype(int)
 
     def part(start: int, end: int) -> None:
-        function(of_rows[start:end], whole[..., start:end, :], out=found[..., start:end, :])
+        found[..., start:end, :] = function(of_rows[start:end], whole[..., start:end, :])
 
     with ThreadPoolExecutor(threads) as pool:
         for one in [pool.submit(part, *each) for each in pairwise(ends.tolist())]:
