@@ -264,7 +264,7 @@ def test_a_learned_prior_of_every_new_part_makes_the_trip(tmp_path):
         again.to_gpytorch([0.1], [1.0])
 
 
-def test_a_strange_task_is_told_and_may_fall_back(fitted):
+def test_a_task_unlike_the_past_ones_is_noted(fitted):
     import pandas as pd
 
     gp = MetaGP.of(fitted)
@@ -274,12 +274,17 @@ def test_a_strange_task_is_told_and_may_fall_back(fitted):
     with pytest.warns(MetapriorWarning, match=r"1 of 2 tasks are unlike those the prior was learned from \(odd\)"):
         plain = gp.predict(table, at=[1.2])
     assert plain["plausibility"].tolist()[1] < 0.02 < plain["plausibility"].tolist()[0]
-    with pytest.warns(MetapriorWarning, match="predicted from their own points alone"):
-        back = gp.predict(table, at=[1.2], fallback=True)
-    assert back["mean"][0] == plain["mean"][0]
-    own = gp.fallback_.predict(Tasks.from_pairs([(strange["x"], strange["y"])]), Tasks.from_inputs([[1.2]]))
-    assert back["mean"][1] == pytest.approx(float(own.mean))
-    assert back["sd"][1] > plain["sd"][1]
+
+
+def test_the_removed_option_fallback_is_refused_with_what_to_do(fitted):
+    gp = MetaGP.of(fitted)
+    assert not hasattr(fitted, "fallback_")
+    assert "fallback" not in fitted.state().structure["parts"]
+    for predict in (gp.predict, lambda *args, **options: list(gp.predict_batches(*args, **options))):
+        with pytest.raises(OptionError, match=r"fallback was removed: .* plausibility"):
+            predict({"task": [1], "x": [0.1], "y": [0.3]}, [1.2], fallback=True)
+    with pytest.raises(OptionError, match="no option 'level_': there are level, latent"):
+        gp.predict({"task": [1], "x": [0.1], "y": [0.3]}, [1.2], level_=0.5)
 
 
 def test_least_squares_weights_are_those_of_scipy():

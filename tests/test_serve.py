@@ -166,6 +166,12 @@ def test_a_model_of_dates_covariates_and_two_targets(home):
         (b'{"rows": [{"year": 1, "month": 2, "temperature": 2}], "at": [[1, 2]]}', {}, 400, "at: give points"),
         (b'{"rows": [{"year": 1, "month": 2, "temperature": 2}], "at": [1], "level": 2}', {}, 400, "between 0 and 1"),
         (b'{"rows": [{"year": 1, "month": 2, "temperature": 2}], "at": [1], "lvl": 2}', {}, 400, "no option 'lvl'"),
+        (
+            b'{"rows": [{"year": 1, "month": 2, "temperature": 2}], "at": [1], "fallback": true}',
+            {},
+            400,
+            "fallback was removed",
+        ),
         (b'{"rows": [{"year": 1, "month": 2, "temperature": 1e300}], "at": [1]}', {}, 400, "in other units"),
         (b"a,b\n1,2\n", {"Content-Type": CSV}, 400, "has"),
         (b"\x1f\x8b123", {"Content-Type": CSV}, 400, "packed by gzip"),

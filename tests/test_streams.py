@@ -79,7 +79,7 @@ def with_gaps(table, every=5):
 
 @pytest.mark.filterwarnings("ignore::metaprior.MetapriorWarning")
 @pytest.mark.parametrize("model", ["gp", "chosen"])
-@pytest.mark.parametrize("wanted", [{}, {"level": 0.5, "quantiles": (0.1, 0.5), "latent": True}, {"fallback": True}])
+@pytest.mark.parametrize("wanted", [{}, {"level": 0.5, "quantiles": (0.1, 0.5), "latent": True}])
 def test_batches_are_predicted_as_the_whole(model, wanted, table, request):
     gp = request.getfixturevalue(model)
     assert check_same(gp, table, [2.5, 11.0], **wanted).num_rows == 24

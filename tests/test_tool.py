@@ -353,6 +353,10 @@ BAD = {
         "goes from month to temperature: give the same columns",
     ),
     "missing target": (["predict", "MODEL", "gap.csv", "--at", "1:2:1"], "rows out with --missing drop"),
+    "removed option": (
+        ["predict", "MODEL", "elnino", "--at", "1:2:1", "--fallback"],
+        "--fallback was removed: its intervals held far too few values",
+    ),
     "one task": (["compare", "one.csv", *NAMES], "1 tasks are too few"),
     "one row each": (["compare", "single.csv", *NAMES], "every task has one point"),
 }

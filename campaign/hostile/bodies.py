@@ -52,9 +52,7 @@ def make_body(rng: Random, place: Place) -> bytes:
         body = make_parquet(rng, place).partition(b"\n")[2]
     query = {} if kind == 0 else {"at": rng.choice(POINTS)}
     if rng.random() < 0.2:
-        query[rng.choice(("at", "level", "samples", "quantiles", "seed", "latent", "fallback", token(rng)))] = token(
-            rng
-        )
+        query[rng.choice(("at", "level", "samples", "quantiles", "seed", "latent", token(rng)))] = token(rng)
     head = {"type": rng.choice(TYPES) if rng.random() < 0.03 else TYPES[kind], "query": query}
     return json.dumps(head).encode() + b"\n" + body
 

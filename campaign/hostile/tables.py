@@ -89,7 +89,7 @@ def asked(table: Any, columns: Columns, options: dict[str, Any], place: Place) -
     model, at = loaded(place.home, options["model"]), options["at"]
     known = model.trained_on_.columns
     at = at if isinstance(at, str) else np.array(at)
-    wanted = Wanted(missing=options["missing"], quantiles=(0.1,), fallback=True)
+    wanted = Wanted(missing=options["missing"], quantiles=(0.1,))
     yield from numbers(predict_table(model, known, table, at, wanted).table)
 
 

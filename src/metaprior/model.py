@@ -227,9 +227,8 @@ class MetaGP(Parameters, KeptMethod):
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
         (the rows without targets). wide: of a table with one row per task, as in `fit`. wanted: level=0.9,
-        latent=False, quantiles=(), samples=0, seed=0, missing="error", fallback=False (tasks unlike the past ones: from
-        their own points alone). What a reader of the table should know (tasks unlike the past ones, rows that were left
-        out) is said in warnings, of the category `MetapriorWarning`.
+        latent=False, quantiles=(), samples=0, seed=0, missing="error". What a reader of the table should know (tasks
+        unlike the past ones, rows that were left out) is said in warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
             named = ", ".join([*wanted, *["wide"] * (wide is not None)])
@@ -240,7 +239,7 @@ class MetaGP(Parameters, KeptMethod):
         columns = self.trained_on_.columns
         if wide is not None:
             context = long_table(context, wide, wide_columns(wide, columns), empty=True)
-        table, notes, _ = predict_table(self, columns, context, at, Wanted(**wanted), gaps=wide is not None)
+        table, notes, _ = predict_table(self, columns, context, at, Wanted.of(wanted), gaps=wide is not None)
         _warn(notes)
         return table
 
@@ -252,7 +251,7 @@ class MetaGP(Parameters, KeptMethod):
         those of the whole table. What should be known is said in warnings when all have come.
         """
         self._check_fitted()
-        stream = Stream(self, at, Wanted(**wanted))
+        stream = Stream(self, at, Wanted.of(wanted))
         return predict_batches(stream, batches, _warn)
 
     def suggest(self, context: Any, at: Any, points: int = 1, *, about: Any = None, **asked: Any) -> Any:
@@ -274,11 +273,6 @@ class MetaGP(Parameters, KeptMethod):
     def plausibility(self, context: Tasks) -> Tensor | None:
         """How usual each context is, from 0 to 1; None where the prior was not chosen on past tasks."""
         return self.condition(context).plausibility
-
-    @property
-    def fallback_(self) -> Method:
-        """What predicts a task from its own points alone, where the prior does not suit it."""
-        return self._within(self.method_.fallback_)
 
     def to_gpytorch(self, x: Any, y: Any) -> ExactGP:
         """The posterior of one task as a GPyTorch model in evaluation mode, in the user's units.

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, Self, TypeVar
 
 from metaprior.errors import OptionError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+REMOVED_OPTIONS = {
+    "fallback": "its intervals held far too few values. Such tasks keep the prediction of the prior; the column "
+    "plausibility names them. Leave them out, or fit the model on past tasks that are like them."
+}
+"""Options of earlier versions, each with what to do instead."""
+
+
+def check_removed(names: Iterable[str], prefix: str = "") -> None:
+    """Raise an `OptionError` for an option that an earlier version had. prefix: as the user writes it, such as `--`."""
+    for name in names:
+        if name in REMOVED_OPTIONS:
+            raise OptionError(f"{prefix}{name} was removed: {REMOVED_OPTIONS[name]}")
 
 
 def names_of_options(*specs: type) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from metaprior.frames import Measuring, Wanted
 from metaprior.learning import OPTIMIZERS
 from metaprior.methods import named_methods
 from metaprior.model import MetaGP, load
+from metaprior.options import check_removed
 from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
 from metaprior.selection import Auto
@@ -49,6 +50,12 @@ def _version(show: bool) -> None:
     if show:
         Console().print(f"metaprior {metaprior.__version__}", highlight=False)
         raise typer.Exit
+
+
+def _removed_option(param: typer.CallbackParam, given: bool) -> None:
+    """Answer an option of earlier versions with what to do instead."""
+    if given:
+        check_removed([str(param.name)], "--")
 
 
 @app.callback()
@@ -312,9 +319,7 @@ def predict(
     latent: Annotated[bool, typer.Option("--latent", help="Of the function, not of a new observation.")] = False,
     quantiles: Annotated[str | None, typer.Option(help="More columns: quantiles such as 0.1,0.5,0.9.")] = None,
     samples: Annotated[int, typer.Option(help="More columns: so many draws of whole functions.")] = 0,
-    fallback: Annotated[
-        bool, typer.Option("--fallback", help="Predict tasks unlike the past ones from their own points alone.")
-    ] = False,
+    fallback: Annotated[bool, typer.Option("--fallback", hidden=True, callback=_removed_option)] = False,
     plot: Annotated[Path | None, typer.Option(help="Folder for a picture of each task.")] = None,
     workers: WorkersOption = None,
     ray: RayOption = None,
@@ -330,7 +335,7 @@ def predict(
         shares = tuple(float(part) for part in quantiles.split(",")) if quantiles else ()
     except ValueError:
         raise OptionError(f"--quantiles {quantiles}: give numbers between 0 and 1, such as 0.1,0.5,0.9.") from None
-    wanted = Wanted(level, latent, shares, samples, seed, missing, fallback)  # type: ignore[arg-type]
+    wanted = Wanted(level, latent, shares, samples, seed, missing)  # type: ignore[arg-type]
     options: dict[str, Any] = {"plot": plot, "overwrite": overwrite, "screen": Screen(quiet)}
     given = Given.of(table, sql, db, wide)
     check_workers(given, workers, ray, device)

@@ -215,9 +215,7 @@ def _predicted_names(method: Any, trained: TrainedOn, wanted: Wanted) -> list[st
         context = replace(context, columns=trained.columns, covariates=about)
     points = context.at_points(torch.tensor([[low for low, _ in trained.x_range]]))
     points = replace(points, covariates=context.covariates)
-    return list(
-        one_slice(method, method.condition(context), points, trained.columns, wanted._replace(fallback=False))[0]
-    )
+    return list(one_slice(method.condition(context), points, trained.columns, wanted)[0])
 
 
 def _plain(dtype: Any) -> Any:

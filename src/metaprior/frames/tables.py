@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -15,8 +15,9 @@ from metaprior.devices import device_of, rows_at_once
 from metaprior.errors import DeviceMemoryError, NumericalError, OptionError
 from metaprior.frames.asked import asked_of
 from metaprior.frames.written import MOMENTS, as_table, identities, named_apart
-from metaprior.inference import Gathered, Posterior
+from metaprior.inference import Posterior
 from metaprior.notes import Note, first_names, told
+from metaprior.options import check_removed
 from metaprior.tasks import Columns, Missing, Tasks, as_frame, check_targets, with_dates
 
 Array = np.ndarray[Any, Any]
@@ -52,7 +53,15 @@ class Wanted(NamedTuple):
     samples: int = 0
     seed: int = 0
     missing: Missing = "error"  # what to do about context rows with missing values
-    fallback: bool = False  # tasks unlike the past ones: from their own points alone
+
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> Wanted:
+        """From options by name; a name that is none of them is an `OptionError`."""
+        check_removed(options)
+        unknown = [name for name in options if name not in Wanted._fields]
+        if unknown:
+            raise OptionError(f"no option {unknown[0]!r}: there are {', '.join(Wanted._fields)}.")
+        return Wanted(**options)
 
     def check(self) -> None:
         if not 0 < self.level < 1:
@@ -129,14 +138,14 @@ def predict_counted(
         method,
         context,
         points,
-        lambda conditional, piece: (piece, *one_slice(method, conditional, piece, columns, wanted)),
+        lambda conditional, piece: (piece, *one_slice(conditional, piece, columns, wanted)),
         whole=wanted.samples > 0,
         between=partial(between, context, points),
     )
     parts = [part for _, part, _ in given]
     unlike = [piece.ids[i] for piece, _, some in given for i in some.tolist()]
     strange = list(dict.fromkeys(unlike))  # a task's points may come in several pieces
-    notes.append(_unlike(strange, len(points), columns, wanted.fallback))
+    notes.append(_unlike(strange, len(points), columns))
     notes.append(Note(halved, "times the memory was too small: fewer tasks were predicted at once."))
     values_of = {
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
@@ -210,18 +219,13 @@ def _pieces(points: Tasks, known: int) -> list[Tasks]:
     ]
 
 
-def one_slice(
-    method: Any, conditional: Any, points: Tasks, columns: Columns, wanted: Wanted
-) -> tuple[dict[str, Array], Tensor]:
+def one_slice(conditional: Any, points: Tasks, columns: Columns, wanted: Wanted) -> tuple[dict[str, Array], Tensor]:
     """The columns that are predicted of some tasks, and which of these are unlike the past ones.
 
     conditional: the method with what is known of them.
     """
     posterior, usual = conditional.at(points), conditional.plausibility
     strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
-    if len(strange) and wanted.fallback:
-        alone = method.fallback_.predict(conditional.context.select(strange), points.select(strange))
-        posterior = Gathered(points, [(torch.arange(len(points)), posterior), (strange, alone)])
     found = predicted_columns(posterior, columns.y, wanted)
     _check_finite(found, points)
     if usual is not None:
@@ -229,14 +233,10 @@ def one_slice(
     return {named_apart(name, columns): values for name, values in found.items()}, strange
 
 
-def _unlike(strange: Sequence[Any], tasks: int, columns: Columns, fallback: bool) -> Note:
+def _unlike(strange: Sequence[Any], tasks: int, columns: Columns) -> Note:
     """A word on tasks that are unlike the past ones."""
-    column = named_apart("plausibility", columns)
-    then = f": see the column {column}, or ask for a fallback to their own points alone."
-    if fallback:
-        then = ": they are predicted from their own points alone."
-    what = "tasks are unlike those the prior was learned from"
-    return Note(len(strange), what, tasks, first_names(strange), then)
+    then = f": see the column {named_apart('plausibility', columns)}."
+    return Note(len(strange), "tasks are unlike those the prior was learned from", tasks, first_names(strange), then)
 
 
 def _check_size(points: Tasks, targets: int, samples: int) -> None:

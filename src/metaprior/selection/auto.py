@@ -20,7 +20,7 @@ from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.files import State, check_numbers
 from metaprior.inference import CalibratedConditional, Calibration, Conditional, KeptMethod, Posterior
 from metaprior.learning import Checkpoint, fingerprint_of, going_on
-from metaprior.methods import METHODS, All, Combination, Entry, GPPerTask, add_methods, go_on, named_methods
+from metaprior.methods import METHODS, All, Combination, Entry, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import LEVELS, Summary, summarise
 from metaprior.selection.cross_fitting import CrossFitted, cross_fitted, fitted_ensemble
@@ -120,7 +120,6 @@ class Auto(KeptMethod):
             self.method_.to(self.device)
         if file is not None and not keep:
             file.remove()
-        self.fallback_ = GPPerTask().fit(tasks)
         takes = any(method.trained_on_.columns.task_x for method in methods)
         self.trained_on_ = TrainedOn.of(tasks, task_x=takes)
         return self
@@ -171,7 +170,7 @@ class Auto(KeptMethod):
         self._score(cross_fitted(seen, values, self.seed), values, labels)
 
     def _score(self, found: CrossFitted, values: Values, labels: Sequence[str]) -> None:
-        """`coverage_` and `scores_`, of tasks that had no say in the weights and the recalibration they are scored by."""
+        """`coverage_` and `scores_`, of tasks without a say in the weights and the recalibration they are scored by."""
         covered = [values.per_task(_inside(one.cdf, 90)) for one in (found.ensemble, found.recalibrated)]
         self.coverage_ = (float(covered[0].mean()), float(covered[1].mean()))
         self.scores_ = {
@@ -196,16 +195,15 @@ class Auto(KeptMethod):
             "left_out": self.left_out_,
         }
         usual = {"usual.evidence": self.usual_[0], "usual.sizes": self.usual_[1]}
-        parts = {"method": self.method_.state(), "fallback": self.fallback_.state()}
-        return State(self.saved_as, structure, usual).with_parts(parts)
+        return State(self.saved_as, structure, usual).with_parts({"method": self.method_.state()})
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """The same again."""
+        """The same again. Files of version 0.2.0 hold a second method, `fallback`, which is not read."""
         found, structure = cls(), state.structure
         figures = [figure for one in structure["tried"] for figure in (*one["density"], *one["behind"], one["mse"])]
         check_numbers([*structure["chosen"].values(), *structure["coverage"], *figures])
-        found.method_, found.fallback_ = state.method("method"), state.method("fallback")
+        found.method_ = state.method("method")
         found.usual_ = (state.tensor("usual.evidence"), state.tensor("usual.sizes"))
         found.chosen_, found.why_, found.left_out_ = dict(structure["chosen"]), structure["why"], structure["left_out"]
         found.calibration_ = Calibration(tuple(float(value) for value in structure["reach"]))

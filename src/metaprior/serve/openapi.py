@@ -102,7 +102,6 @@ _OPTIONS: dict[str, Any] = {
     "samples": {"type": "integer", "default": 0},
     "seed": {"type": "integer", "default": 0},
     "missing": {"type": "string", "enum": ["error", "drop"]},
-    "fallback": {"type": "boolean", "default": False},
 }
 
 _PREDICT: dict[str, Any] = {

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from metaprior.errors import DataError, OptionError
 from metaprior.frames import Wanted, predict_table
 from metaprior.notes import told
+from metaprior.options import check_removed
 from metaprior.points import points_at
 from metaprior.report import outside_range
 from metaprior.serve.models import Served
@@ -23,7 +24,7 @@ from metaprior.serve.tables import JSON, parsed, table_of_body, table_of_rows
 from metaprior.serve.work import Stop
 from metaprior.tasks import Tasks
 
-OPTIONS = ("at", "level", "latent", "quantiles", "samples", "seed", "missing", "fallback")
+OPTIONS = ("at", "level", "latent", "quantiles", "samples", "seed", "missing")
 """What a request may say beside its rows; the model's name aside."""
 
 WIDE = 20
@@ -58,6 +59,7 @@ def read_request(
 
 def _asked(options: dict[str, Any], served: Served) -> Asked:
     options.pop("model", None)
+    check_removed(options)
     unknown = [name for name in options if name not in OPTIONS]
     if unknown:
         raise OptionError(f"no option {unknown[0]!r}: there are {', '.join(OPTIONS)}.")
@@ -68,7 +70,6 @@ def _asked(options: dict[str, Any], served: Served) -> Asked:
         samples=_whole(options.get("samples", 0), "samples"),
         seed=_whole(options.get("seed", 0), "seed"),
         missing=_missing(options.get("missing", "error")),
-        fallback=truth(options.get("fallback", False), "fallback"),
     )
     wanted.check()
     return Asked(_where(options.get("at", "missing"), served), wanted)
