@@ -58,8 +58,8 @@ def test_a_new_rung_is_tried_compared_and_coloured(tmp_path):
     auto = Auto(rungs=("gp per task", "wave"), progress=False).fit(waves())
     assert [one.name for one in auto.tried_] == ["gp per task", "wave"]
     assert colour_of("wave") == "#225522"
-    assert METHODS["wave"].suits(5)
-    assert not METHODS["wave"].suits(4)
+    assert METHODS["wave"].suits(waves().select(range(5)))
+    assert not METHODS["wave"].suits(waves().select(range(4)))
     found = metaprior.selection.compare(waves(), metaprior.splits.random_sizes([2], 0), methods=["wave", "last value"])
     assert found.methods[:2] == ["wave", "last value"]
     MetaGP.of(auto).save(tmp_path / "m")

@@ -5,6 +5,7 @@ import math
 import pickle
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
@@ -17,10 +18,10 @@ from metaprior import DataError, OptionError, Tasks, UnknownNameError, paired_di
 from metaprior.inference import WithinPossible
 from metaprior.methods import FPCA, METHODS, Entry, GPPerTask, LastValue, make_method, named_methods
 from metaprior.paper import EXPERIMENTS
-from metaprior.scoring import LEVELS, Scores, evaluate, score, summarise
+from metaprior.scoring import LEVELS, Scores, evaluate, score, scores_by_setting, summarise
 from metaprior.selection import Auto, Comparison, compare, described_scores, held_out_scores, portrait
 from metaprior.selection.compare import BY, CHOSEN, INNER
-from metaprior.selection.trying import scores_by_setting, try_on
+from metaprior.selection.trying import try_on
 from metaprior.splits import Until, default_sizes, k_folds, random_sizes, within
 from metaprior.tasks import TrainedOn, resolution
 from tests.problems import known_rbf, ragged
@@ -206,9 +207,11 @@ def test_a_method_that_cannot_be_used_is_left_out_with_its_reason():
 
 @pytest.mark.parametrize("name", [name for name, one in METHODS.items() if one.make and name != "auto"])
 def test_every_method_of_the_list_learns_from_a_handful_of_tasks(name):
-    tasks = seasons(7)
+    tasks, new = seasons(7), seasons(5, seed=1)
+    if METHODS[name].skewed:  # on the log scale
+        tasks, new = (replace(own, y=own.y.exp()) for own in (tasks, new))
     method = make_method(name, tasks).fit(tasks)
-    context, target = seasons(5, seed=1).context_target(2, seed=0)
+    context, target = new.context_target(2, seed=0)
     found = score(method.predict(context, target), target)
     assert np.isfinite(found.summary("log_likelihood").mean)
     assert method.trained_on_.tasks == 7
@@ -575,7 +578,7 @@ def test_what_only_an_experiment_knows_cannot_be_asked_for():
 
 
 def test_the_ladder_by_the_number_of_tasks():
-    rungs = {m: named_methods(lambda one, m=m: one.suits(m)) for m in (5, 99, 100, 199, 200)}
+    rungs = {m: named_methods(partial(Entry.suits, tasks=seasons(m))) for m in (5, 99, 100, 199, 200)}
     assert "hyper-posterior" in rungs[199]
     assert "hyper-posterior" not in rungs[200]
     assert {*rungs[100]} - {*rungs[99]} == {
@@ -588,3 +591,21 @@ def test_the_ladder_by_the_number_of_tasks():
         "mean and last value",
     }
     assert rungs[5][:3] == ("gp per task", "shared gp", "hierarchical gp")
+
+
+def test_strongly_skewed_positive_targets_have_candidates_on_the_log_scale():
+    """Concentrations fall over several orders of magnitude; levels far from 0, negative values and gaps do not."""
+    rng = np.random.default_rng(0)
+    hours = np.arange(8.0)
+    logs = [rng.normal() - hours / 2 + 0.1 * rng.normal(size=8) for _ in range(6)]
+    tables = {
+        "concentrations": [np.exp(one) for one in logs],
+        "with a zero": [np.where(hours == 7, 0.0, np.exp(one)) for one in logs],
+        "logs": logs,
+        "a level far from 0": [100 + one for one in logs],
+        "skewed to the left": [50 - np.exp(one) for one in logs],
+    }
+    for name, values in tables.items():
+        names = named_methods(partial(Entry.suits, tasks=Tasks.from_pairs([(hours, y) for y in values])))
+        expected = {"log hierarchical gp", "log fpca", "log student"} if name == "concentrations" else set()
+        assert {one for one in names if one.startswith("log ")} == expected, name

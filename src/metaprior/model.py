@@ -26,8 +26,9 @@ from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
 from metaprior.options import Parameters, defaults_of, states
 from metaprior.priors import Prior
-from metaprior.scoring import Scores, score
+from metaprior.scoring import Scores, scores_by_setting
 from metaprior.selection import Auto
+from metaprior.splits import Contexts, Given, both_sides, random_sizes
 from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x, long_table, wide_columns
 
 CPU = torch.device("cpu")
@@ -287,13 +288,36 @@ class MetaGP(Parameters, KeptMethod):
         self._check_exportable()
         return to_botorch(self.prior_, self.scaler_, x, y)
 
-    def score(self, tasks: Tasks, context: int | Callable[[Tensor], Any], *, seed: int = 0) -> Scores:
-        """How well tasks are predicted from `context` random points each, or from those where a predicate holds."""
+    def score(
+        self,
+        tasks: Any,
+        context: int | Callable[[Tensor], Any],
+        *,
+        wide: str | None = None,
+        missing: Missing = "error",
+        seed: int = 0,
+    ) -> Scores:
+        """How well tasks are predicted from a few points each: the figures of `metaprior evaluate`.
+
+        Args:
+            tasks: `Tasks`, or a table with the columns that the model was fitted on.
+            context: number of random context points; tasks with no more points are left out. Or a predicate on x that
+                holds for the context points; tasks without points on both sides are left out.
+            wide: value columns of a table with one row per task, as in `fit`.
+            missing: "error" or "drop", for rows of a table with missing values.
+            seed: of the random context points.
+        """
+        self._check_fitted()
+        columns = self.trained_on_.columns._asdict()
+        given = tasks if isinstance(tasks, Tasks) else as_tasks(tasks, **columns, wide=wide, missing=missing)
+        if given is not tasks:
+            _warn(note for note in given.notes if note.startswith("dropped"))
         if callable(context):
-            given, target = tasks.context_target(where=context)
+            contexts: Contexts = Given(lambda some: {"": both_sides(some, context)})
         else:
-            given, target = tasks.context_target(context, seed)
-        return score(self.predict(given, target), target)
+            contexts = random_sizes([context], seed)
+        (scores,) = scores_by_setting(self, given, contexts).values()
+        return scores
 
     @property
     def prior_(self) -> Prior:

@@ -12,9 +12,9 @@ from metaprior.inference import Method
 from metaprior.methods import GPPerTask, LastValue
 from metaprior.model import load
 from metaprior.report import figure_text
-from metaprior.scoring import Scores, evaluate, paired_difference
+from metaprior.scoring import Scores, paired_difference, scores_by_setting
 from metaprior.splits import Contexts
-from metaprior.tasks import Tasks, resolution
+from metaprior.tasks import Tasks
 
 SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
@@ -35,10 +35,11 @@ def evaluate_model(
             f"{seen[0]!r}): their scores are too good."
         )
     contexts = chosen_contexts(context, until, tasks, seed, screen)
-    splits, rivals, steps = contexts(tasks), _rivals(tasks, contexts), resolution(tasks)
+    methods: dict[str, Method] = {model: method, **_rivals(tasks, contexts)}
+    by_method = {name: scores_by_setting(one, tasks, contexts) for name, one in methods.items()}
     found: dict[str, Any] = {}
-    for setting, split in splits.items():
-        scores = {name: evaluate(one, *split, steps) for name, one in {model: method, **rivals}.items()}
+    for setting in by_method[model]:
+        scores = {name: by_method[name][setting] for name in methods}
         found[setting] = {name: _summaries(one) for name, one in scores.items()}
         _show_scores(setting, scores, screen)
     screen.result(found)

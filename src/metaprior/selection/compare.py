@@ -15,8 +15,8 @@ from metaprior.errors import DataError, MetapriorError, OptionError, UnknownName
 from metaprior.inference import Method
 from metaprior.methods import make_method, named_methods
 from metaprior.progress import progress_bar
-from metaprior.scoring import Scores, Summary, joined_scores, paired_difference, summarise
-from metaprior.selection.trying import scores_by_setting, try_on
+from metaprior.scoring import Scores, Summary, joined_scores, paired_difference, scores_by_setting, summarise
+from metaprior.selection.trying import try_on
 from metaprior.splits import Contexts, Fold, k_folds, within
 from metaprior.tasks import Tasks, resolution
 

@@ -12,11 +12,10 @@ import torch
 from metaprior.errors import DataError
 from metaprior.inference import WithinPossible
 from metaprior.methods import GPPerTask, PointMethod
-from metaprior.scoring import LEVELS, Scores
+from metaprior.scoring import LEVELS, Scores, scores_by_setting
 from metaprior.selection.auto import Auto
-from metaprior.selection.trying import scores_by_setting
 from metaprior.splits import Contexts
-from metaprior.tasks import Tasks, TrainedOn, resolution
+from metaprior.tasks import Tasks, TrainedOn
 
 POINTS, DRAWS, FUNCTIONS = 121, 12, 4
 MANY = 2_000
@@ -29,7 +28,7 @@ def held_out_scores(method: Any, judge: Tasks, contexts: Contexts) -> dict[str, 
     """How a method predicts tasks to judge by, by setting; refused where any decided on what it has learned."""
     if seen := method.trained_on_.seen(judge.ids):
         raise DataError(f"task {seen[0]!r} was trained on, or decided when to stop: a score on it would be too good.")
-    found = scores_by_setting(method, judge, contexts, resolution(judge))
+    found = scores_by_setting(method, judge, contexts)
     return {setting: described_scores(scores) for setting, scores in found.items()}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError
 from metaprior.inference import Calibration, Method, normal_scores
-from metaprior.scoring import Scores, evaluate, rounded_density
+from metaprior.scoring import rounded_density
 from metaprior.splits import Contexts, Fold
 from metaprior.tasks import Tasks
 
@@ -28,14 +28,6 @@ def try_on(fitted: Fitted, tasks: Tasks, fold: Fold, seed: int, ask: Callable[[M
     It depends on nothing else and changes nothing, so folds can run side by side, or elsewhere.
     """
     return ask(fitted(tasks.select(fold.train), seed), tasks.select(fold.judge))
-
-
-def scores_by_setting(
-    method: Method, tasks: Tasks, contexts: Contexts, steps: Float[Tensor, " p"] | None = None
-) -> dict[str, Scores]:
-    """All metrics, by setting; nothing where none of the tasks can be split so."""
-    splits = contexts.where_possible(tasks).items()
-    return {setting: evaluate(method, *split, steps) for setting, split in splits}
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from metaprior.splits.contexts import (
     Given,
     RandomSizes,
     Until,
+    both_sides,
     checked_contexts,
     default_contexts,
     default_sizes,
@@ -17,7 +18,7 @@ from metaprior.splits.contexts import (
 from metaprior.splits.roles import Fold, Roles, k_folds, one_fold, roles_of, some_of, spare, to_stop_by, within
 
 __all__ = [
-    "Contexts", "Doubling", "FirstSizes", "Fold", "Given", "RandomSizes", "Roles", "Until", "checked_contexts",
-    "default_contexts", "default_sizes", "drawn_contexts", "first_sizes", "k_folds", "one_fold", "random_sizes",
-    "roles_of", "some_of", "spare", "to_stop_by", "within",
+    "Contexts", "Doubling", "FirstSizes", "Fold", "Given", "RandomSizes", "Roles", "Until", "both_sides",
+    "checked_contexts", "default_contexts", "default_sizes", "drawn_contexts", "first_sizes", "k_folds", "one_fold",
+    "random_sizes", "roles_of", "some_of", "spare", "to_stop_by", "within",
 ]  # fmt: skip

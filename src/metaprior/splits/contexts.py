@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
 from metaprior.seeds import generator_of
@@ -98,13 +100,9 @@ class Until(Contexts):
     def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
         if self.column not in tasks.columns.x:
             raise OptionError(f"no input column {self.column!r}: there are {', '.join(tasks.columns.x)}.")
-        k = tasks.columns.x.index(self.column)
-        context, target = tasks.context_target(where=lambda x: x[:, k] <= self.value)
-        both = (context.sizes > 0) & (target.sizes > 0)
-        if not bool(both.any()):
-            raise DataError(f"no task has points on both sides of {self.column} = {self._shown(tasks)}.")
-        name = f"{self.column} ≤ {self._shown(tasks)}"
-        return {name: ContextTarget(context.select(both), target.select(both))}
+        k, shown = tasks.columns.x.index(self.column), self._shown(tasks)
+        split = both_sides(tasks, lambda x: x[:, k] <= self.value, f"{self.column} = {shown}")
+        return {f"{self.column} ≤ {shown}": split}
 
     def _shown(self, tasks: Tasks) -> str:
         """The value; days as a date, with the time where there is one."""
@@ -154,6 +152,18 @@ class Several(Contexts):
         for way in self.ways:
             found |= way.where_possible(tasks)
         return found or self.ways[0](tasks)
+
+
+def both_sides(tasks: Tasks, where: Callable[[Tensor], Any], border: str = "the condition") -> ContextTarget:
+    """The points of each task where a predicate on x holds, and the others; tasks that have both.
+
+    border: what divides them, for the error where no task has both.
+    """
+    context, target = tasks.context_target(where=where)
+    both = (context.sizes > 0) & (target.sizes > 0)
+    if not bool(both.any()):
+        raise DataError(f"no task has points on both sides of {border}.")
+    return ContextTarget(context.select(both), target.select(both))
 
 
 def drawn_contexts(tasks: Tasks, draws: int, seed: int) -> Tasks:

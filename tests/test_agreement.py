@@ -1,0 +1,85 @@
+"""One model, context and seed give one score: from Python, from the command line, and in the model file."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from metaprior import DataError, MetaGP, Tasks
+from metaprior.cli.app import app
+from metaprior.cli.evaluate import SHOWN
+from metaprior.splits import roles_of
+
+COLUMNS = {"task": "patient", "x": "hour", "y": "pulse"}
+OPTIONS = [word for role, name in COLUMNS.items() for word in (f"--{role}", name)]
+
+
+def pulses(count=60, seed=0):
+    """Whole numbers, of tasks of 2 to 8 points."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for k in range(count):
+        hour = np.sort(rng.permutation(12)[: 2 + k % 7])
+        pulse = (70 + 5 * np.sin(hour / 2) + rng.normal(0, 4) + rng.normal(0, 2, len(hour))).round()
+        parts.append(pd.DataFrame({"patient": k, "hour": hour, "pulse": pulse}))
+    return pd.concat(parts)
+
+
+def run(*words):
+    found = CliRunner().invoke(app, [*map(str, words)])
+    assert found.exit_code == 0, (found.output, found.exception)
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A model that the command line has fitted on some tasks, and a table of others."""
+    folder = tmp_path_factory.mktemp("agreement")
+    past, new, model = (str(folder / name) for name in ("past.csv", "new.csv", "pulse.metaprior"))
+    pulses().to_csv(past, index=False)
+    pulses(25, seed=1).assign(patient=lambda table: table.patient + 1000).to_csv(new, index=False)
+    run("fit", past, *OPTIONS, "--mean", "constant", "--kernel", "rbf", "--epochs", 30, "--out", model, "--quiet")
+    return past, new, model
+
+
+def summaries(scores):
+    return {metric: list(scores.summary(metric)) for metric in SHOWN}
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_score_and_the_command_evaluate_give_the_same_figures(files, seed):
+    _, new, model = files
+    words = ["evaluate", model, new, "--json", "--seed", seed]
+    gp, table = MetaGP.load(model), pd.read_csv(new)
+    by_number = json.loads(run(*words, "--context", "1,3"))
+    for n, found in by_number.items():
+        ours = {metric: list(value.values()) for metric, value in found[model].items()}
+        for given in (table, Tasks.from_table(table, **COLUMNS)):
+            assert summaries(gp.score(given, int(n), seed=seed)) == ours
+    (found,) = json.loads(run(*words, "--context-until", "hour=4")).values()
+    ours = {metric: list(value.values()) for metric, value in found[model].items()}
+    assert summaries(gp.score(table, lambda x: x[:, 0] <= 4)) == ours
+
+
+def test_scores_of_fit_are_those_of_its_held_out_tasks(files):
+    past, _, model = files
+    gp = MetaGP.load(model)
+    held_out = roles_of(Tasks.from_table(pd.read_csv(past, dtype={"patient": str}), **COLUMNS), 0).judge
+    assert gp.scores_
+    for n, found in gp.scores_.items():
+        expected = summaries(gp.score(held_out, int(n)))
+        assert {metric: list(found[metric].values()) for metric in SHOWN} == expected
+
+
+def test_tables_are_scored_without_rows_that_lack_values(files):
+    _, new, model = files
+    gp, table = MetaGP.load(model), pd.read_csv(new)
+    gaps = pd.concat([table, table.iloc[:1].assign(pulse=np.nan)])
+    with pytest.raises(DataError, match="missing"):
+        gp.score(gaps, 1)
+    with pytest.warns(UserWarning, match="dropped 1"):
+        assert summaries(gp.score(gaps, 1, missing="drop")) == summaries(gp.score(table, 1))
+    with pytest.raises(DataError, match="no task has points on both sides"):
+        gp.score(table, lambda x: x[:, 0] > 99)
