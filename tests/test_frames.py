@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -106,3 +107,60 @@ def test_dates_go_in_and_come_out(kind, table):
     found = gp.predict(given, at)
     found = found if kind == "pandas" else found.to_pandas()
     assert found["day"].tolist() == frame.loc[[5, 20], "day"].tolist()
+
+
+def interleaved(gp):
+    """Known rows of three tasks, and rows to predict: shuffled, some twice, with labels; and their predictions."""
+    rng = np.random.default_rng(0)
+    known = pd.DataFrame({"year": np.repeat([1950, 1951, 2050], 4), "month": np.tile([1, 2, 3, 4], 3)})
+    known["temperature"] = 20.0 + rng.normal(size=len(known)) + known["year"] % 7
+    at = pd.DataFrame(
+        {"year": np.tile([2050, 1950, 1951, 1950], 5), "month": rng.permutation(np.repeat([5, 6, 8.5, 9], 5))}
+    )
+    at.loc[len(at)] = at.iloc[3]
+    at.index = [f"row {k % 17}" for k in rng.permutation(len(at))]  # some labels twice
+    each = {
+        year: gp.condition(*own[["month", "temperature"]].to_numpy().T) for year, own in known.groupby("year")
+    }  # every row by itself, so that no order can be mistaken
+    means = [float(each[row.year].at([row.month]).mean[0]) for row in at.itertuples()]
+    return known, at, means
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predicted_rows_keep_the_order_of_the_requested_table(kind, gp):
+    known, at, means = interleaved(gp)
+    to_kind = lambda frame: KINDS[kind](pa.Table.from_pandas(frame, preserve_index=False))  # noqa: E731
+    found = gp.predict(to_kind(known), to_kind(at), samples=2, quantiles=(0.25,))
+    assert np.asarray(found["mean"]) == pytest.approx(means, rel=1e-9)
+    assert np.asarray(found["year"]).tolist() == at["year"].tolist()
+    assert np.asarray(found["month"]).tolist() == at["month"].tolist()
+    both = pd.concat([at.assign(temperature=np.nan), known]).sample(frac=1, random_state=1)
+    lacking = both["temperature"].isna().to_numpy()
+    found = gp.predict(to_kind(both), "missing")
+    assert np.asarray(found["month"]).tolist() == both["month"][lacking].tolist()
+    order = {label: mean for label, mean in zip(zip(at["year"], at["month"], strict=True), means, strict=True)}
+    wanted = [order[label] for label in zip(both["year"][lacking], both["month"][lacking], strict=True)]
+    assert np.asarray(found["mean"]) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_predicted_rows_keep_the_index_of_the_requested_pandas_table(gp):
+    known, at, means = interleaved(gp)
+    found = gp.predict(known, at)
+    assert found.index.equals(at.index)
+    at["pred"] = found["mean"]
+    assert at["pred"].to_numpy() == pytest.approx(means, rel=1e-9)
+    both = pd.concat([at.drop(columns="pred").assign(temperature=np.nan), known.set_index(known.index + 100)])
+    both.loc[both.index[2], "month"] = np.nan
+    with pytest.warns(MetapriorWarning, match="dropped"):
+        found = gp.predict(both, "missing", missing="drop")
+    asked = both[both["temperature"].isna() & both["month"].notna()]
+    assert found.index.equals(asked.index)
+    assert found["month"].tolist() == asked["month"].tolist()
+    assert gp.predict(known, [5.0]).index.equals(pd.RangeIndex(3))  # nobody asked for rows
+    assert type(gp.predict(pa.Table.from_pandas(known), at)) is pa.Table
+
+
+def test_a_stream_of_points_is_read_once(gp):
+    known, at, means = interleaved(gp)
+    reader = pa.Table.from_pandas(at, preserve_index=False).to_reader()
+    assert gp.predict(known, reader)["mean"].to_numpy() == pytest.approx(means, rel=1e-9)

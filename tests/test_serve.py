@@ -131,6 +131,29 @@ def test_columns_of_json_rows_without_target_and_the_function_itself(sea, home):
     assert answer.json()["notes"] == ["1 of 2 tasks have no known rows: they get the prior."]
 
 
+def test_predictions_come_in_the_order_of_the_rows_that_were_asked_about(sea, home):
+    at = [{"year": year, "month": month} for year, month in (("2012", 5), ("2011", 9), ("2012", 3), ("2011", 9))]
+    known = [*ROWS, {"year": "2012", "month": 1, "temperature": 23.0}]
+    gp = load(home / "sea.metaprior")
+    of = {
+        year: [(row["month"], row["temperature"]) for row in known if row["year"] == year] for year in ("2011", "2012")
+    }
+    means = [float(gp.condition(*zip(*of[row["year"]], strict=True)).at([row["month"]]).mean[0]) for row in at]
+    found = sea.post("/predict", json={"rows": known, "at": at}).json()["rows"]
+    assert [{name: row[name] for name in ("year", "month")} for row in found] == at
+    assert [row["mean"] for row in found] == pytest.approx(means, rel=1e-9)
+    rows = [at[0], known[2], at[1], at[2], known[0], known[1], at[3]]
+    found = sea.post("/predict", json={"rows": rows}).json()["rows"]
+    assert [row["mean"] for row in found] == pytest.approx(means, rel=1e-9)
+    data = {name: [row.get(name) for row in rows] for name in ("year", "month", "temperature")}
+    tensors = [
+        {"name": name, "datatype": "BYTES" if name == "year" else "FP64", "shape": [7], "data": values}
+        for name, values in data.items()
+    ]
+    found = sea.post("/v2/models/sea/infer", json={"inputs": tensors, "outputs": [{"name": "mean"}]}).json()
+    assert found["outputs"][0]["data"] == pytest.approx(means, rel=1e-9)
+
+
 def test_a_model_of_dates_covariates_and_two_targets(home):
     with client(home) as asked:
         known = {"plot": "new", "day": "2024-01-05", "age": 1.0, "soil": "b", "a": 2.0, "b": 1.0}

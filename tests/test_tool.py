@@ -109,6 +109,21 @@ def test_predict_at_a_table_and_at_missing(folder, tmp_path):
     assert csv.read_csv(tmp_path / "p.csv")["month"].to_pylist() == [3]
 
 
+def test_predict_keeps_the_order_of_the_rows_in_the_file_of_points(folder, tmp_path):
+    years, months = [1995, 2030, 1991, 1995, 2030, 1995], [4, 4, 9, 2, 4, 4]
+    rows = "".join(f"{year},{month}\n" for year, month in zip(years, months, strict=True))
+    (tmp_path / "at.csv").write_text(f"year,month\n{rows}")
+    run("predict", folder / "m", folder / "late.csv", "--at", tmp_path / "at.csv", "--out", tmp_path / "p.csv")
+    found = csv.read_csv(tmp_path / "p.csv").to_pydict()
+    assert (found["year"], found["month"]) == (years, months)
+    known = csv.read_csv(folder / "late.csv").to_pandas()
+    gp = metaprior.load(folder / "m")
+    for year, month, mean in zip(years, months, found["mean"], strict=True):
+        own = known[known["year"] == year]
+        alone = gp.condition(own["month"].tolist(), own["temperature"].tolist()).at([month])
+        assert mean == pytest.approx(float(alone.mean[0]), rel=1e-9)
+
+
 def test_predict_draws_a_picture_of_each_task(folder, tmp_path):
     options = ("--at", "1:12:1", "--out", tmp_path / "p.csv", "--plot", tmp_path / "plots", "--samples", 2)
     run("predict", folder / "m", folder / "late.csv", *options)

@@ -34,11 +34,17 @@ Array = np.ndarray[Any, Any]
 
 
 class Asked(NamedTuple):
-    """Contexts, and where to predict: the same tasks in the same order; and what was left out."""
+    """Contexts, and where to predict: the same tasks in the same order; and what was left out.
+
+    Points stand task by task. rows: the position of each in the table whose rows are predicted; None for an array.
+    index: of these rows, in the table's order, where it is a pandas table.
+    """
 
     context: Tasks
     points: Tasks
     notes: list[Note]
+    rows: Array | None = None
+    index: Any = None
 
 
 class NothingAskedError(DataError):
@@ -68,20 +74,21 @@ def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missi
     check_known((*columns.task, *columns.x, *columns.y, *lacking), frame.columns, "the table has")
     curves = columns._replace(task_x=())
     if isinstance(at, str):
-        context, points, notes = _missing(frame, curves, missing)
+        context, points, notes, rows, _ = _missing(frame, curves, missing)
     else:
         known = frame.filter((~_lacking(frame, curves)).tolist()) if gaps else frame
         given, notes = _known(known, curves, missing) if len(known) else (None, [])
         if is_table(at):
-            points, said = points_of(tables[-1], curves, missing, "the points")
+            points, said, rows = points_of(tables[-1], curves, missing, "the points")
             notes += said
         else:
-            points = _everywhere(frame, curves, at)
+            points, rows = _everywhere(frame, curves, at), None
         context = _contexts(given, points)
     if about:
         points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
         context = replace(context, columns=columns, covariates=points.covariates)
-    return Asked(context, points, notes)
+    named = None if rows is None or (gaps and isinstance(at, str)) else nw.maybe_get_index(tables[-1])
+    return Asked(context, points, notes, rows, None if named is None else named[np.sort(rows)])
 
 
 def _everywhere(frame: nw.DataFrame[Any], columns: Columns, at: Any) -> Tasks:
@@ -131,7 +138,7 @@ def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> As
         raise NothingAskedError(
             f"no row has an empty {' or '.join(map(repr, columns.y))}: there is nothing to predict."
         )
-    points, notes = points_of(frame, columns, missing, "the table", empty)
+    points, notes, rows = points_of(frame, columns, missing, "the table", empty)
     if len(columns.y) > 1:
         partly = empty & ~np.logical_and.reduce([_empty(frame, name) for name in columns.y])
         notes.append(Note(int(partly.sum()), "rows have some targets but not all: those are not known rows."))
@@ -139,7 +146,7 @@ def _missing(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> As
     if not empty.all():
         given, said = _known(frame.filter((~empty).tolist()), columns, missing)
         notes += said
-    return Asked(_contexts(given, points), points, notes)
+    return Asked(_contexts(given, points), points, notes, rows)
 
 
 def _lacking(frame: nw.DataFrame[Any], columns: Columns) -> Array:
@@ -158,8 +165,11 @@ def _empty(frame: nw.DataFrame[Any], name: str) -> Array:
 
 def points_of(
     frame: nw.DataFrame[Any], columns: Columns, missing: Missing, what: str, rows: Array | None = None
-) -> tuple[Tasks, list[Note]]:
-    """Rows to predict at: tasks without targets. Those without an input are an error, or left out and noted."""
+) -> tuple[Tasks, list[Note], Array]:
+    """Rows to predict at, as tasks without targets, and the position of each in the table.
+
+    Rows without an input are an error, or left out and noted.
+    """
     check_known((*columns.task, *columns.x), frame.columns, f"{what} have")
     wanted = np.ones(len(frame), dtype=bool) if rows is None else rows
     lacking = wanted & np.logical_or.reduce([_empty(frame, name) for name in columns.x])
@@ -175,9 +185,10 @@ def points_of(
             raise NothingAskedError(f"{said}: nothing is left to predict at.", [note])
     some = frame.filter(wanted.tolist()).select(*columns.task, *columns.x)
     target = "y" + "_" * max(len(str(name)) for name in some.columns)  # a name that no column has
-    stand_in = some.with_columns(nw.lit(0.0).alias(target))
-    found = Tasks.from_table(stand_in.to_native(), task=columns.task, x=columns.x, y=target)
-    return replace(found, y=found.y[:, :0], columns=columns, notes=()), [note]
+    numbered = some.with_row_index(target)  # the targets are the numbers of the rows, which tasks bring together
+    found = Tasks.from_table(numbered.to_native(), task=columns.task, x=columns.x, y=target)
+    places = np.flatnonzero(wanted)[found.y[:, 0].long().numpy()]
+    return replace(found, y=found.y[:, :0], columns=columns, notes=()), [note], places
 
 
 def _contexts(context: Tasks | None, points: Tasks) -> Tasks:

@@ -58,7 +58,7 @@ def suggest_table(
         frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
-    context, points, notes = asked_of(frame, columns, at, asked.missing)
+    context, points, notes, *_ = asked_of(frame, columns, at, asked.missing)
     for known in (context, points) if len(context.x) else (points,):
         method.trained_on_.check_inputs(known)
     check_targets(context)

@@ -14,7 +14,7 @@ from torch import Tensor
 from metaprior.devices import device_of, rows_at_once
 from metaprior.errors import DeviceMemoryError, NumericalError, OptionError
 from metaprior.frames.asked import asked_of
-from metaprior.frames.written import MOMENTS, as_table, identities, named_apart
+from metaprior.frames.written import MOMENTS, as_table, identities, named_apart, with_index
 from metaprior.inference import Posterior
 from metaprior.notes import Note, first_names, told
 from metaprior.options import check_removed
@@ -106,9 +106,10 @@ def predict_table(
 ) -> Predicted:
     """Condition on each task's rows of a table, and predict.
 
-    at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. between:
-    called before each slice of the work with what is known of all tasks and what is asked: what it raises ends it.
-    gaps: rows without targets are no mistake, as in a wide table.
+    at: a second table's rows, one array of x for all tasks, or "missing": the rows whose targets are empty. Rows of a
+    table come back in its order and with its index; of an array, task by task. between: called before each slice of the
+    work with what is known of all tasks and what is asked: what it raises ends it. gaps: rows without targets are no
+    mistake, as in a wide table, whose cells have no index.
     """
     found = predict_counted(method, columns, table, at, wanted, between, gaps=gaps)
     return Predicted(found.table, tuple(told(found.notes)), found.points)
@@ -127,7 +128,7 @@ def predict_counted(
     """The same, with notes that can be added to those of other tables."""
     wanted.check()
     frame = with_dates(as_frame(table), columns.x)
-    context, points, notes = asked_of(frame, columns, at, wanted.missing, gaps=gaps)
+    context, points, notes, rows, index = asked_of(frame, columns, at, wanted.missing, gaps=gaps)
     for known in (context, points) if len(context.x) else (points,):
         method.trained_on_.check_inputs(known)
     check_targets(context)
@@ -151,7 +152,12 @@ def predict_counted(
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
         for name, values in parts[0].items()
     }
-    written = as_table(frame, columns.x, points.x, identities(points, columns.task), values_of)
+    x, before = points.x, identities(points, columns.task)
+    if rows is not None:
+        order = np.argsort(rows)
+        x = x[torch.from_numpy(order)]
+        before, values_of = ({name: one[order] for name, one in part.items()} for part in (before, values_of))
+    written = with_index(as_table(frame, columns.x, x, before, values_of), index)
     blank = int((context.sizes == 0).sum())
     notes.append(Note(blank, "tasks have no known rows: they get the prior.", len(points)))
     return Counted(written.to_native(), notes, points)

@@ -52,6 +52,15 @@ def as_table(
     return _as_dates(written, frame, names)
 
 
+def with_index(written: nw.DataFrame[Any], index: Any) -> nw.DataFrame[Any]:
+    """The same with this index, if it is a pandas table. index: of the rows that were asked about, or None."""
+    if index is None or nw.maybe_get_index(written) is None:
+        return written
+    native = written.to_native()
+    native.index = index
+    return nw.from_native(native, eager_only=True)
+
+
 def _as_given(frame: nw.DataFrame[Any], name: str, values: Array) -> Any:
     """Inputs as the table has them: days are moments again, and parts of a day times of day."""
     clocks = holds_times(frame, name) and bool(((values >= 0) & (values < 1)).all())

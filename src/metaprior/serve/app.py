@@ -193,7 +193,7 @@ class Server:
 
         def work(stop: Stop) -> Response:
             found, _ = predicted(table, asked, served, stop)
-            return JSONResponse(protocol.answer(served, table, found, names, given))
+            return JSONResponse(protocol.answer(served, found, names, given))
 
         return await self.workers.run(request, work, size)
 

@@ -114,27 +114,10 @@ def _moments(values: pa.Array, clock: bool) -> pa.Array:
     return pa.array(found, pa.timestamp("us"))
 
 
-def answer(
-    served: Served, table: pa.Table, found: pa.Table, names: Sequence[str], given: Mapping[str, Any]
-) -> dict[str, Any]:
+def answer(served: Served, found: pa.Table, names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     """Predictions as the protocol has them, in the order of the rows that were asked about; with the request's id."""
-    order = _order(table, found, served)
     outputs = [
-        {"name": name, "datatype": "FP64", "shape": [len(order)], "data": [column[k] for k in order]}
-        for name, column in ((name, found[name].to_pylist()) for name in names)
+        {"name": name, "datatype": "FP64", "shape": [found.num_rows], "data": found[name].to_pylist()} for name in names
     ]
     told: dict[str, Any] = {"model_name": served.name, "model_version": "1", "outputs": outputs}
     return told if given.get("id") is None else told | {"id": str(given["id"])}
-
-
-def _order(table: pa.Table, found: pa.Table, served: Served) -> list[int]:
-    """Where the prediction of each asked row stands: predictions come task by task, asked rows as they were given."""
-    columns = served.columns
-    asked = [k for k, row in enumerate(zip(*(table[y].to_pylist() for y in columns.y), strict=True)) if None in row]
-    tasks = list(zip(*(table[name].to_pylist() for name in columns.task), strict=True))
-    first = {task: place for place, task in enumerate(dict.fromkeys(tasks[k] for k in asked))}
-    ranked = sorted(range(len(asked)), key=lambda i: first[tasks[asked[i]]])  # stable: a task's rows keep their order
-    places = [0] * len(asked)
-    for position, i in enumerate(ranked):
-        places[i] = position
-    return places
