@@ -138,7 +138,7 @@ def test_predicted_rows_keep_the_order_of_the_requested_table(kind, gp):
     lacking = both["temperature"].isna().to_numpy()
     found = gp.predict(to_kind(both), "missing")
     assert np.asarray(found["month"]).tolist() == both["month"][lacking].tolist()
-    order = {label: mean for label, mean in zip(zip(at["year"], at["month"], strict=True), means, strict=True)}
+    order = dict(zip(zip(at["year"], at["month"], strict=True), means, strict=True))
     wanted = [order[label] for label in zip(both["year"][lacking], both["month"][lacking], strict=True)]
     assert np.asarray(found["mean"]) == pytest.approx(wanted, rel=1e-9)
 

@@ -227,9 +227,10 @@ class MetaGP(Parameters, KeptMethod):
 
         With a table as context, a table of the same kind comes back: task and input columns, then mean, sd, lower and
         upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
-        (the rows without targets); rows of a table come back in its order and with its index. wide: of a table with one row per task, as in `fit`. wanted: level=0.9,
-        latent=False, quantiles=(), samples=0, seed=0, missing="error". What a reader of the table should know (tasks
-        unlike the past ones, rows that were left out) is said in warnings, of the category `MetapriorWarning`.
+        (the rows without targets); rows of a table come back in its order and with its index. wide: of a table with one
+        row per task, as in `fit`. wanted: level=0.9, latent=False, quantiles=(), samples=0, seed=0, missing="error".
+        What a reader of the table should know (tasks unlike the past ones, rows that were left out) is said in
+        warnings, of the category `MetapriorWarning`.
         """
         if isinstance(context, Tasks):
             named = ", ".join([*wanted, *["wide"] * (wide is not None)])
