@@ -87,8 +87,8 @@ def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missi
     if about:
         points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
         context = replace(context, columns=columns, covariates=points.covariates)
-    named = None if rows is None or (gaps and isinstance(at, str)) else nw.maybe_get_index(tables[-1])
-    return Asked(context, points, notes, rows, None if named is None else named[np.sort(rows)])
+    index = None if gaps and isinstance(at, str) else nw.maybe_get_index(tables[-1])
+    return Asked(context, points, notes, rows, None if rows is None or index is None else index[np.sort(rows)])
 
 
 def _everywhere(frame: nw.DataFrame[Any], columns: Columns, at: Any) -> Tasks:
