@@ -22,12 +22,13 @@ from pyarrow import ipc
 from starlette.testclient import TestClient
 
 from metaprior import load
-from metaprior.errors import OptionError
+from metaprior.errors import DeviceMemoryError, OptionError
 from metaprior.frames import Wanted, predict_table
 from metaprior.serve import Served, Server, Settings, load_models, run_server
 from metaprior.serve.predicting import Asked, points_of
-from metaprior.serve.tables import ARROW, CSV, JSON, PARQUET
+from metaprior.serve.tables import ARROW, CSV, JSON, PARQUET, table_of_rows
 from metaprior.serve.work import SMALL
+from metaprior.tasks import Columns, Covariate
 from tests.test_serve import HOST, ROWS, client, ended, home, rows_of, started, told  # noqa: F401
 
 TABLE = {"year": ["a", "a", "b"], "month": [1.0, 2.0, 3.0], "temperature": [24.2, 25.9, 26.0]}
@@ -241,13 +242,34 @@ def test_requests_share_the_cores_and_answers_go_out_at_once(home, monkeypatch):
     assert seen == [(1, socket.IPPROTO_TCP)]
 
 
-def test_more_memory_than_there_is(home, monkeypatch):  # noqa: F811
-    def greedy(*_, **__):
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
+CPU_MEMORY = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."
 
-    monkeypatch.setattr("metaprior.serve.predicting.predict_table", greedy)
-    with client(home, "sea") as asked:
-        assert "more memory than there is" in told(asked.post("/predict", json={"rows": ROWS, "at": [4]}), 413)
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (MemoryError(), 413, "more memory than there is"),
+        (pa.ArrowMemoryError("malloc of size 8 failed"), 413, "more memory than there is"),
+        (RuntimeError(CPU_MEMORY), 413, "more memory than there is"),
+        (torch.OutOfMemoryError("CUDA out of memory."), 413, "more memory than there is"),
+        (DeviceMemoryError("1 task: the memory of this machine is too small."), 413, "is too small"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), 500, "it is not your fault"),
+        (NotImplementedError("no kernel"), 500, "it is not your fault"),
+        (RecursionError("maximum recursion depth exceeded"), 500, "it is not your fault"),
+        (torch.linalg.LinAlgError("the matrix is singular"), 500, "it is not your fault"),
+    ],
+    ids=lambda one: type(one).__name__ if isinstance(one, Exception) else "",
+)
+def test_memory_errors_alone_are_413_and_others_are_logged(error, status, message, home, monkeypatch, capsys):  # noqa: F811
+    def failing(*_, **__):
+        raise error
+
+    monkeypatch.setattr("metaprior.serve.predicting.predict_table", failing)
+    server = Server(load_models([str(home / "sea.metaprior")]), Settings(log="json"))
+    with TestClient(server.app(), base_url=HOST) as asked:
+        assert message in told(asked.post("/predict", json={"rows": ROWS, "at": [4]}), status)
+    logged = [json.loads(line).get("failure") for line in capsys.readouterr().err.splitlines()]
+    assert (type(error).__name__ in logged) == (status == 500)
 
 
 def test_work_is_cut_into_slices_of_tasks_and_points(home, monkeypatch):  # noqa: F811
@@ -263,6 +285,24 @@ def test_work_is_cut_into_slices_of_tasks_and_points(home, monkeypatch):  # noqa
     parts = predict_table(gp, gp.trained_on_.columns, table, at, wanted, lambda *_: cuts.append(1)).table
     pd.testing.assert_frame_equal(parts, whole, rtol=1e-9)
     assert len(cuts) > 10
+
+
+def test_columns_are_those_of_all_json_rows(asked):
+    """A target or a task column that only late rows have is there, and one that no row has is an error by its name."""
+    early = [{"year": "2012", "month": 1 + k % 12} for k in range(1_000)]
+    rows = [*early, *ROWS]  # the first 1,000 rows have no target: they are to be predicted
+    found = posted(asked, json.dumps({"rows": rows}).encode(), JSON, "/models/sea/predict")
+    assert found.status_code == 200, found.text
+    assert len(found.json()["rows"]) == 1_000
+    answer = posted(asked, json.dumps({"rows": early, "at": [1]}).encode(), JSON, "/models/sea/predict")
+    assert "the rows have no column 'temperature'" in told(answer, 400)
+
+
+def test_task_columns_of_late_json_rows_are_read():
+    columns = Columns(("plot",), ("day",), ("y",), (Covariate("age", ()),))
+    rows = [{"plot": 1, "day": k, "y": 1.0} for k in range(1_000)] + [{"plot": 2, "day": 1, "y": 1.0, "age": 7}]
+    found = table_of_rows(rows, columns, ["age"], 10_000)
+    assert found["age"].to_pylist() == [None] * 1_000 + [7]
 
 
 # ---- senders --------------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from metaprior.errors import DataError, MetapriorError, NumericalError, OptionError, UnknownNameError
+from metaprior.errors import DataError, DeviceMemoryError, MetapriorError, NumericalError, OptionError, UnknownNameError
 
 STATUS: dict[type[MetapriorError], tuple[int, str]] = {
     UnknownNameError: (404, "unknown name"),
     OptionError: (400, "option"),
     DataError: (400, "data"),
     NumericalError: (422, "numbers"),
+    DeviceMemoryError: (413, "too large"),
 }
 """What the library refuses, as a status and a word."""
 

@@ -82,16 +82,17 @@ def table_of_rows(given: Any, columns: Columns, optional: Collection[str], most:
         check_rows(len(given), most)
         if not all(isinstance(row, Mapping) for row in given):
             raise DataError("rows: give a list of objects, each with the table's columns.")
-        known = list(dict.fromkeys(str(name) for row in given[:1000] for name in row))
-        check_known([n for n in named if n not in optional and given], known, "the rows have")
-        lists = {name: [row.get(name) for row in given] for name in named if name in known}
+        found = [name for name in named if any(name in row for row in given)]
+        if lacking := [name for name in named if name not in found and name not in optional and given]:
+            check_known(lacking, list(dict.fromkeys(name for row in given for name in row)), "the rows have")
+        lists = {name: [row.get(name) for row in given] for name in found}
     else:
         raise DataError("give rows as a list of objects, or columns as an object of lists.")
     check_rows(len(next(iter(lists.values()), [])), most)
-    found = {name: _column(values, name, columns) for name, values in lists.items()}
-    if not found or not len(next(iter(found.values()))):
+    table = pa.table({name: _column(values, name, columns) for name, values in lists.items()})
+    if not table.num_rows:
         raise DataError("there are no rows.")
-    return with_dates(nw.from_native(pa.table(found)), columns.x).to_native()
+    return with_dates(nw.from_native(table), columns.x).to_native()
 
 
 def _column(values: list[Any], name: str, columns: Columns) -> pa.Array:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+import torch
 from starlette.requests import Request
 
-from metaprior.errors import MetapriorError
+from metaprior.errors import MetapriorError, short_of_memory
 from metaprior.serve.refusals import Refusal
 
 Found = TypeVar("Found")
@@ -72,8 +73,8 @@ class Workers:
             raise too_long from None
         except MetapriorError as error:
             raise Refusal.of(error) from None
-        except (MemoryError, RecursionError, RuntimeError) as error:
-            if type(error) is RuntimeError and "can't allocate memory" not in str(error):  # as torch says it
+        except (MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
                 raise
             raise Refusal(413, "too large", "it takes more memory than there is: ask for less.") from None
         finally:
@@ -83,6 +84,12 @@ class Workers:
         """Finish what runs."""
         for pool in (self.quick, self.large):
             pool.shutdown(wait=True)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error is one of memory. Torch has no class for it on the CPU: it raises a plain RuntimeError."""
+    plain = type(error) is RuntimeError and short_of_memory(error)
+    return plain or isinstance(error, (MemoryError, torch.OutOfMemoryError))
 
 
 async def _gone(request: Request) -> None:
