@@ -39,10 +39,10 @@ class Stretched(Posterior):
     def function(self) -> Posterior:
         return Stretched(self.posterior.function, self.factor)
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def _cdf(self, y: Tensor) -> Tensor:
         return self.posterior.cdf(self._back(y))
 
-    def inverse_cdf(self, u: Tensor) -> Tensor:
+    def _inverse_cdf(self, u: Tensor) -> Tensor:
         return self._out(self.posterior.inverse_cdf(u))
 
     def log_density(self, y: Any) -> Tensor:

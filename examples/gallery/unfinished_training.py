@@ -80,7 +80,7 @@ both = ahead.merge(new, on=["network", "epoch"])
 ends = both[both["epoch"] == epochs].sort_values("mean", ignore_index=True)
 line = float(np.quantile(curves[:120, -1], 0.1))
 known = Tasks.from_table(begun, task="network", x="epoch", y="log_loss")
-chances = gp.predict(known, [epochs]).cdf(torch.full((60, 1), line, dtype=torch.float64))[:, 0]
+chances = gp.predict(known, [epochs]).cdf(line)[:, 0]
 chance = dict(zip(known.ids, chances.tolist(), strict=True))
 colours = ["#009e73" if chance[network] >= 0.05 else "#0072b2" for network in ends["network"]]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from metaprior.adapters.learning_curves import COLUMNS, Curve, Yardstick, as_inputs, replayed
@@ -166,7 +165,7 @@ class LearnedPruner(BasePruner):
         if curve.steps[-1] >= end:
             return None
         posterior = self._conditioned(curve, yardstick).at(as_inputs([end]))
-        return float(posterior.cdf(torch.zeros(1, 1, dtype=torch.float64)))
+        return float(posterior.cdf(0.0))
 
     def _conditioned(self, curve: Curve, yardstick: Yardstick) -> Conditional[Posterior]:
         return self.gp.condition(as_inputs(curve.steps), yardstick.behind(curve))

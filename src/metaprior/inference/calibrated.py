@@ -158,11 +158,11 @@ class CalibratedPosterior(Around):
         own = self.posterior.nodes(rule)
         return ((y, weights * self.calibration.gain(normal_scores(self.posterior.cdf(y))).exp()) for y, weights in own)
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self.calibration.probability(self.posterior.cdf(y))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self._moved(torch.special.ndtri(u))
 

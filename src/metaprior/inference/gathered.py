@@ -80,11 +80,11 @@ class Gathered(Posterior):
                 found[i] = C
         return found
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self._rows(lambda part, rows: part.cdf(y[..., rows, :]))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self._rows(lambda part, rows: part.inverse_cdf(u if u.shape[-2] == 1 else u[..., rows, :]))
 

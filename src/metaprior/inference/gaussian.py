@@ -26,11 +26,11 @@ class GaussianMarginals(Posterior):
     def variance(self) -> Float[Tensor, "N p"]:
         return self.sd.square()
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
         return gaussian_cdf(y, self.mean, self.sd)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         deviations: Tensor = torch.special.ndtri(u)
         return self.mean + deviations * self.sd

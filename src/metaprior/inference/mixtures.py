@@ -103,7 +103,7 @@ class MixturePosterior(Posterior):
             total.append(_total(parts))
         return total
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         normal = self._gaussians
         found = [weight * one.cdf(y) for one, weight in self._others]
@@ -113,7 +113,7 @@ class MixturePosterior(Posterior):
             found += [one.weights * one.cdf(y) for one in normal.each()]
         return _total(found).clamp(max=1.0)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""
         if len(self.parts) == 1:
             return self.parts[0][0].inverse_cdf(u)

@@ -50,11 +50,11 @@ class MovedPosterior(Around):
         """Standard deviation at each point."""
         return self.posterior.sd.to(self.onto)
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self.posterior.cdf(self._there(y)).to(self.onto)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.posterior.inverse_cdf(self._there(u)).to(self.onto)
 

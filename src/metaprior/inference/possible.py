@@ -91,12 +91,12 @@ class PossiblePosterior(Around):
         """Values with weights that stand for the distribution."""
         return ((values.clamp(self.lower, self.upper), weights) for values, weights in self.posterior.nodes(rule))
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value up to y, at each point."""
         inside = self.posterior.cdf(torch.where(self.whole, y.floor() + 0.5, y))
         return torch.where(y < self.lower, 0.0, torch.where(y >= self.upper, 1.0, inside))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The least value that has probability u up to it, at each point."""
         return self._recorded(self.posterior.inverse_cdf(u))
 

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.arrays import writable
 from metaprior.errors import DataError, OptionError
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.normal import normal_cdf
@@ -83,13 +82,33 @@ class Posterior(ABC):
     def function(self) -> Posterior:
         """The same for the function: without observation noise, where the method tells the two apart."""
 
-    @abstractmethod
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
-        """The probability of a value below y, at each point."""
+    def cdf(self, y: Any) -> Float[Tensor, "*k N p"]:
+        """The probability of a value below y, at each point.
+
+        Args:
+            y: one number for all points, one value per point (a list or an array), or values of shape `[…, N, p]`.
+        """
+        values = self._at_each_point(y, "y")
+        return self._cdf(values.expand(*values.shape[:-2], *self.shape))
+
+    def inverse_cdf(self, u: Any) -> Float[Tensor, "*k N p"]:
+        """The value that has probability u below it, at each point.
+
+        Args:
+            u: one probability for all points, one per point (a list or an array), or values of shape `[…, N, p]`.
+        """
+        probabilities = self._at_each_point(u, "u")
+        if not bool(((probabilities >= 0) & (probabilities <= 1)).all()):
+            raise OptionError("probabilities u must lie between 0 and 1.")
+        return self._inverse_cdf(probabilities)
 
     @abstractmethod
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
-        """The value that has probability u, between 0 and 1, below it, at each point; u may be one for all of them."""
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """`cdf` of a tensor."""
+
+    @abstractmethod
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+        """`inverse_cdf` of a tensor, which may hold one probability for all points or outputs."""
 
     @abstractmethod
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -142,8 +161,9 @@ class Posterior(ABC):
             yield self.inverse_cdf(probabilities[:, None, None]), weights[:, None, None]
 
     def as_targets(self, y: Any) -> Float[Tensor, "N p"]:
-        """Values of y, one row per point, as a tensor of the mean's shape."""
-        values = torch.as_tensor(writable(y), dtype=torch.float64).to(self.device)
+        """Values of y, one row per point or one number for all, as a tensor of the mean's shape."""
+        values = as_values(y, "y").to(self.device)
+        values = values.expand(self.shape) if values.ndim == 0 else values
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != self.shape:
             raise DataError(
@@ -153,6 +173,18 @@ class Posterior(ABC):
         if not bool(torch.isfinite(values).all()):
             raise DataError("NaN or infinity in y: a density is of finite values.")
         return values
+
+    def _at_each_point(self, values: Any, name: str) -> Float[Tensor, "*k #N #p"]:
+        """Numbers as a tensor whose last two dimensions are points and outputs, or 1 where one number is for all."""
+        found, (N, p) = as_values(values, name).to(self.device), self.shape
+        if found.ndim == 0 or (found.ndim == 1 and p == 1):
+            found = found.reshape(-1, 1)
+        if found.ndim < 2 or found.shape[-2] not in (1, N) or found.shape[-1] not in (1, p):
+            raise DataError(
+                f"{name} has shape {tuple(found.shape)}, but the posterior has {self.shape}; "
+                "give one number, or one value per point and output."
+            )
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +215,22 @@ class Around(Posterior):
         return self.posterior.jitter
 
 
+def as_values(values: Any, name: str) -> Float[Tensor, "*n"]:
+    """Numbers as a float64 tensor: one number, a list, an array, a column of a table or a tensor."""
+    if isinstance(values, Tensor):
+        return values.to(torch.float64)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiub" and array.size:
+            raise TypeError(f"it holds {array.dtype}")
+        return torch.from_numpy(np.array(array, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} is not an array of numbers: {error}.") from None
+
+
 def checked_probabilities(probabilities: Sequence[float]) -> Float[Tensor, " k"]:
     """Probabilities as a tensor, if they are some."""
-    wanted = torch.as_tensor(probabilities, dtype=torch.float64)
+    wanted = as_values(probabilities, "probabilities")
     if wanted.ndim != 1 or not bool(((wanted > 0) & (wanted < 1)).all()):
         raise OptionError(f"probabilities {probabilities}: give a list of numbers between 0 and 1.")
     return wanted

@@ -71,7 +71,7 @@ class StudentPosterior(Posterior):
         """Each task's full covariance at its points, for each output."""
         return [widening * C for widening, C in zip(self.widening.tolist(), self.gaussian.covariances(), strict=True)]
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
         from scipy import special  # a tenth of a second, for those who need it
 
@@ -80,7 +80,7 @@ class StudentPosterior(Posterior):
         inside = torch.from_numpy(by_threads(special.stdtr, self._freedom, z.cpu().numpy())).to(z)
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         if u.shape[-2:] == (1, 1):  # one for all points: a few deviations for each task
             by_task = torch.from_numpy(_quantile(self.degrees.cpu().numpy(), u[..., 0].cpu().numpy()))

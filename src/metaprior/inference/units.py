@@ -62,11 +62,11 @@ class UserPosterior(Posterior):
     def variance(self) -> Float[Tensor, "N p"]:
         return self.sd.square()
 
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
         return self.scaled.cdf(self.scaler.scale_y(y))
 
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.scaler.unscale_mean(self.scaled.inverse_cdf(u))
 

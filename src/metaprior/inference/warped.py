@@ -73,14 +73,14 @@ class WarpedPosterior(Posterior):
         return ((self.warp.inverse(values), weights) for values, weights in self.warped.nodes(rule))
 
     @torch.no_grad()
-    def cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+    def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value up to y, at each point."""
         known = self.warp.allowed(y)
         inside = self.warped.cdf(self.warp(torch.where(known, y, LEAST * self.warp.unit)))
         return torch.where(known | (y == 0), inside, 0.0)
 
     @torch.no_grad()
-    def inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
+    def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.warp.inverse(self.warped.inverse_cdf(u))
 
