@@ -92,7 +92,9 @@ def test_a_choice_that_was_killed_ends_with_the_same_bytes(count, ranked, kills,
     assert not path.exists()
 
 
-@pytest.mark.parametrize("how", [["--rungs", "gp per task,fpca"], ["--mean", "linear", "--epochs", "30"]])
+@pytest.mark.parametrize(
+    "how", [["--rungs", "gp per task,fpca"], ["--mean", "linear", "--kernel", "deep", "--epochs", "30"]]
+)
 def test_a_checkpoint_stays_until_the_model_is_there(how, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
     words = ["fit", table_at(tmp_path / "t.csv"), *FIT, *how]

@@ -318,7 +318,7 @@ def test_a_file_that_may_not_be_read_is_told_as_such(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "method",
-    [MetaGP(), MetaGP("deep"), Auto(), Warped(FPCA()), FPCA(), MAML(), Mixture(), HyperPosterior(), GPPerTask()],
+    [MetaGP(), MetaGP("zero", "rbf"), Auto(), Warped(FPCA()), FPCA(), MAML(), Mixture(), HyperPosterior(), GPPerTask()],
     ids=lambda one: type(one).__name__,
 )
 def test_what_has_learned_nothing_says_so(method, tmp_path):

@@ -4,7 +4,9 @@ import inspect
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+import metaprior
 from metaprior import (
     DataError,
     HyperPosterior,
@@ -23,7 +25,9 @@ from metaprior import (
     make_prior,
     meta_train,
 )
+from metaprior.cli import app
 from metaprior.priors import DeepMean
+from metaprior.selection import Auto
 from tests.problems import known_rbf, ragged
 from tests.test_learning import sines
 
@@ -60,7 +64,7 @@ def test_options_are_kept_in_two_specifications_and_given_modules_stay_as_they_a
     assert all(torch.equal(a, b) for a, b in zip(before, mean.parameters(), strict=True))
     assert {k for k in vars(gp) if k.endswith("_")} == {"prior_", "scaler_", "task_x_", "trained_on_", "training_"}
     given = {"hidden": [5], "learn": ["mean"]}
-    assert all(MetaGP("deep", **given).options[name] is value for name, value in given.items())  # untouched
+    assert all(MetaGP("deep", "deep", **given).options[name] is value for name, value in given.items())  # untouched
 
 
 def test_signatures_say_every_option_with_its_default():
@@ -78,7 +82,7 @@ def test_signatures_say_every_option_with_its_default():
 def test_an_option_that_does_not_exist_is_told_with_those_that_do():
     for wrong in (
         lambda: LearnedPrior(hiden=(3,)),
-        lambda: MetaGP("deep", hiden=(3,)),
+        lambda: MetaGP("deep", "deep", hiden=(3,)),
         lambda: meta_train(None, None, seed=0, hiden=(3,)),
         lambda: HyperPosterior(hiden=(3,)),
     ):
@@ -250,3 +254,43 @@ def test_a_checkpoint_of_another_prior_is_not_taken_up(tmp_path, monkeypatch):
     for other in ({"kernel": "matern"}, {"kernel": "rbf", "learn": ("mean",)}):
         with pytest.raises(DataError, match="another training"):
             MetaGP("constant", **other, **options).fit(in_units(), checkpoint=tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    ("named", "effective"),
+    [
+        ({"kernel": "matern"}, ("constant", "matern")),
+        ({"mean": "linear"}, ("linear", "rbf")),
+        ({"mean": "zero", "kernel": "exponential"}, ("zero", "exponential")),
+    ],
+)
+def test_a_part_that_is_not_named_is_simple(named, effective):
+    gp = MetaGP(**named, **QUICK | {"max_epochs": 2}).fit(in_units())
+    assert (gp.method_.spec.mean, gp.method_.spec.kernel) == effective
+    assert repr(gp).startswith("MetaGP(mean={!r}, kernel={!r}, ".format(*effective))
+    params = gp.get_params()
+    assert {name: params[name] for name in ("mean", "kernel")} == {"mean": None, "kernel": None} | named  # as given
+    again = MetaGP(*effective, **QUICK | {"max_epochs": 2}).fit(in_units())
+    context, target = in_units(seed=1).context_target(3, seed=0)
+    assert torch.equal(gp.predict(context, target).mean, again.predict(context, target).mean)
+
+
+def test_without_mean_and_kernel_the_prior_is_chosen():
+    assert isinstance(MetaGP()._make(), Auto)
+    assert repr(MetaGP(seed=2)) == "MetaGP(seed=2)"
+
+
+@pytest.mark.parametrize(
+    ("words", "effective"),
+    [
+        (["--kernel", "matern"], ("constant", "matern")),
+        (["--mean", "linear"], ("linear", "rbf")),
+        (["--epochs", "2"], ("deep", "deep")),
+    ],
+)
+def test_the_command_line_names_a_part_as_python_does(words, effective, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["fit", "elnino", "--epochs", "2", "--quiet", "--out", "m", *words])
+    assert found.exit_code == 0, found.output
+    spec = metaprior.load("m").method_.spec
+    assert (spec.mean, spec.kernel) == effective

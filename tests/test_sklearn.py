@@ -220,7 +220,8 @@ def test_it_is_kept_as_scikit_learn_keeps_things_and_as_a_model_file(fitted, tmp
     [
         (MetaGP(), "MetaGP()"),
         (MetaGP("deep", "rbf", hidden=(8,)), "MetaGP(mean='deep', kernel='rbf', hidden=(8,))"),
-        (MetaGP(kernel="matern", seed=3), "MetaGP(kernel='matern', seed=3)"),
+        (MetaGP(kernel="matern", seed=3), "MetaGP(mean='constant', kernel='matern', seed=3)"),
+        (MetaGP("linear", seed=3), "MetaGP(mean='linear', kernel='rbf', seed=3)"),
         (MetaGP(budget=5.0), "MetaGP(budget=5.0)"),
         (FPCA(rank=2), "FPCA(rank=2)"),
         (Mixture([2, 3], rank=4), "Mixture(kinds=[2, 3], rank=4)"),
@@ -236,13 +237,13 @@ def test_methods_are_cloned_and_say_what_they_are(method, said):
 
 
 def test_options_that_do_not_go_together_change_nothing():
-    gp = clone(MetaGP()).set_params(mean="deep", hidden=(8,))
-    assert repr(gp) == "MetaGP(mean='deep', hidden=(8,))"
+    gp = clone(MetaGP()).set_params(mean="deep", kernel="deep", hidden=(8,))
+    assert repr(gp) == "MetaGP(mean='deep', kernel='deep', hidden=(8,))"
     with pytest.raises(OptionError, match="hidden"):
-        gp.set_params(mean=None)
+        gp.set_params(mean=None, kernel=None)
     with pytest.raises(OptionError, match="mena: no option of MetaGP"):
         gp.set_params(mena="deep")
-    assert repr(gp) == "MetaGP(mean='deep', hidden=(8,))"
+    assert repr(gp) == "MetaGP(mean='deep', kernel='deep', hidden=(8,))"
 
 
 def test_what_was_learned_stays_until_the_next_fit(fitted):

@@ -221,7 +221,8 @@ def test_the_commands_take_them(tmp_path):
     model, out = tmp_path / "m.metaprior", tmp_path / "p.csv"
     names = ["--task", "chick", "--x", "day", "--y", "weight", "--task-x", "diet,size"]
     run = CliRunner().invoke
-    fit = ["fit", str(tmp_path / "chicks.csv"), *names, "--out", str(model), "--mean", "deep", "--epochs", "40"]
+    structure = ["--mean", "deep", "--kernel", "deep", "--epochs", "40"]
+    fit = ["fit", str(tmp_path / "chicks.csv"), *names, "--out", str(model), *structure]
     found = run(app, fit)
     assert found.exit_code == 0, found.output
     assert "given diet (none, plain, rich), size" in found.output

@@ -63,7 +63,7 @@ def test_fit_says_what_it_saw_and_what_to_do_next(folder, tmp_path):
 
 def test_embedded_tables_know_their_columns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = run("fit", "elnino", "--epochs", 3, "--kernel", "rbf")
+    found = run("fit", "elnino", "--epochs", 3, "--mean", "deep", "--kernel", "rbf")
     assert "month → temperature" in found.stderr
     assert metaprior.load("elnino.metaprior").trained_on_.columns == (("year",), ("month",), ("temperature",), ())
 
@@ -440,7 +440,7 @@ def test_dates_from_the_command_line(tmp_path, monkeypatch):
     rows = [f"{k},2020-0{month}-15,{k + month}" for k in range(8) for month in (1, 2, 3, 4)]
     Path("dates.csv").write_text("\n".join(["patient,day,value", *rows]) + "\n")
     names = ("--task", "patient", "--x", "day", "--y", "value")
-    found = run("fit", "dates.csv", *names, "--epochs", 5, "--kernel", "rbf", "--out", "m")
+    found = run("fit", "dates.csv", *names, "--epochs", 5, "--mean", "deep", "--kernel", "rbf", "--out", "m")
     assert "days since 1970-01-01" in found.stderr
     Path("ahead.csv").write_text("patient,day\n0,2020-05-15\n")
     found = run("predict", "m", "dates.csv", "--at", "ahead.csv", "--out", "p.csv")

@@ -96,9 +96,11 @@ PREDICT = ("predict", "{given}/0.metaprior")
 SEEDS = {"now": "--seed=0", "before": "--seed=7"}
 LEVELS = {"now": "--level=0.9", "before": "--level=0.5"}
 
+DEEP = ("--mean", "deep", "--kernel", "deep", "--epochs", "80")
+
 JOBS = (
     _both("fit auto", "fit", *FIT, "--rungs", "gp per task,shared gp,fpca", **SEEDS, kept=".m.checkpoint"),
-    _both("fit of one prior", "fit", *FIT, "--mean", "deep", "--epochs", "80", **SEEDS, kept=".m.checkpoint"),
+    _both("fit of one prior", "fit", *FIT, *DEEP, **SEEDS, kept=".m.checkpoint"),
     Job("fit by Adam", "fit", partial(_by_adam, 0), partial(_by_adam, 7), kept="m.checkpoint"),
     _both("fit of shards", "fit", *SHARDS, "--rungs", "fpca", **SEEDS, kept=".m.parts"),
     _both(

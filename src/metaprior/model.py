@@ -43,7 +43,8 @@ class MetaGP(Parameters, KeptMethod):
 
     Without mean and kernel, the prior that suits the tasks is chosen on held-out ones, from simple to rich, and its
     bounds are recalibrated there (`Auto`, whose options are contexts, rungs, seed and progress). With a mean or a
-    kernel, the prior is of that structure, and the options are those of `LearnedPrior`; the other of the two is deep.
+    kernel, the prior is of that structure, and the options are those of `LearnedPrior`. With a kernel alone the mean is
+    "constant", with a mean alone the kernel is "rbf"; the repr shows both.
 
     After `fit`, `method_` is what was learned; where it is one prior, `prior_`, `scaler_` and `training_` are its own.
     """
@@ -66,6 +67,9 @@ class MetaGP(Parameters, KeptMethod):
         """Mean, kernel and every option that goes with them, which depend on whether the prior is chosen for you."""
         chosen = {"mean": self.mean, "kernel": self.kernel}
         return chosen | defaults_of(type(self._make())) | chosen | self.options
+
+    def _effective_params(self) -> dict[str, Any]:
+        return self.get_params() | self._structure()
 
     @classmethod
     def of(cls, method: Any) -> Self:
@@ -155,7 +159,7 @@ class MetaGP(Parameters, KeptMethod):
             SAMPLE if self.mean is None and self.kernel is None else OF_ONE,
             judge=held_out if isinstance(held_out, Tasks) else None,
             folder=folder,
-            decides=(self.mean, self.kernel, sorted(decides.items()), start and start.trained_on_.salt),
+            decides=(*self._structure().values(), sorted(decides.items()), start and start.trained_on_.salt),
             progress=bool(self.options.get("progress", True)),
         )
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
@@ -400,8 +404,16 @@ class MetaGP(Parameters, KeptMethod):
                     f"{', '.join(wrong)}: an option of a prior whose mean or kernel you choose, such as "
                     f"MetaGP('deep', 'deep', …). Where the prior is chosen for you, there are {', '.join(known)}."
                 ) from None
-        mean = "deep" if self.mean is None else self.mean
-        return LearnedPrior(mean, "deep" if self.kernel is None else self.kernel, **self.options)
+        return LearnedPrior(**self._structure(), **self.options)
+
+    def _structure(self) -> dict[str, Any]:
+        """Mean and kernel; where only one of them is named, the other has its simple default."""
+        mean, kernel = self.mean, self.kernel
+        if mean is None and kernel is not None:
+            mean = "constant"
+        elif kernel is None and mean is not None:
+            kernel = "rbf"
+        return {"mean": mean, "kernel": kernel}
 
     def _single(self) -> Any:
         """The method itself, if it is one prior."""

@@ -95,6 +95,10 @@ class Parameters:
         self.__dict__ |= vars(made)  # all of it or, where options do not go together, nothing
         return self
 
+    def _effective_params(self) -> dict[str, Any]:
+        """Every option with the value that it stands for, which the repr shows."""
+        return self.get_params()
+
     def __repr__(self) -> str:
-        said = unusual(self.get_params(), defaults_of(type(self)))
+        said = unusual(self._effective_params(), defaults_of(type(self)))
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"

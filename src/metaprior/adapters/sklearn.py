@@ -71,7 +71,8 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     group: the column of X that holds the groups, by name (data frames) or position. Tools such as `cross_val_predict`
     and scorers hand nothing but X to `predict`, so with these it takes a column. It is no input of the prior.
     support, integer: what y can be (see `Tasks.with_possible`). The others are options of `MetaGP`: without mean and
-    kernel the prior is chosen on held-out groups, and most options go with a mean or a kernel of your choice.
+    kernel the prior is chosen on held-out groups, and most options go with a mean or a kernel of your choice. With a
+    kernel alone the mean is "constant", with a mean alone the kernel is "rbf".
 
     After `fit`: `gp_` (the `MetaGP`, which can be saved), `context_` (the rows that each group is predicted from:
     those of `fit` are kept), `groups_` (labels that were fitted on; None without groups), `n_features_in_` and, of data

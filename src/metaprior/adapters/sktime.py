@@ -50,7 +50,8 @@ class MetaGPForecaster(BaseForecaster):  # type: ignore[misc]
     Parameters
     ----------
     mean, kernel : str, GPyTorch module or None
-        The structure of the prior, as in `MetaGP`. Without both, what suits the series is chosen on held-out ones.
+        The structure of the prior, as in `MetaGP`: with a kernel alone the mean is "constant", with a mean alone the
+        kernel is "rbf". Without both, what suits the series is chosen on held-out ones.
     align : "start" or "index"
         "start" counts time from each series' own start, so that days or patients line up; "index" takes it as it is,
         where series share a calendar.

@@ -181,8 +181,12 @@ RayOption = Annotated[
 
 
 MeanOption = Annotated[
-    str | None, typer.Option(help=f"One of: {', '.join(MEANS)}. Without mean and kernel the prior is chosen.")
+    str | None,
+    typer.Option(
+        help=f"One of: {', '.join(MEANS)}; constant with --kernel alone. Without mean and kernel the prior is chosen."
+    ),
 ]
+KernelOption = Annotated[str | None, typer.Option(help=f"One of: {', '.join(KERNELS)}; rbf with --mean alone.")]
 FromOption = Annotated[
     str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
 ]
@@ -219,7 +223,7 @@ def fit(
     integer: IntegerOption = False,
     out: Annotated[Path | None, typer.Option(help="The model file to write; default TABLE's name.metaprior.")] = None,
     mean: MeanOption = None,
-    kernel: Annotated[str | None, typer.Option(help=f"One of: {', '.join(KERNELS)}.")] = None,
+    kernel: KernelOption = None,
     from_model: FromOption = None,
     budget: BudgetOption = None,
     thorough: ThoroughOption = False,
@@ -285,7 +289,10 @@ def _model(
             "every task has one row: there is nothing to learn a kernel from, so only the mean and noise are learned."
         )
         options["learn"] = ("mean", "noise")
-    return MetaGP(mean or "deep", kernel or "deep", **options) if start is None else start.like_new(**options)
+    if start is not None:
+        return start.like_new(**options)
+    structure = {"mean": mean, "kernel": kernel} if mean or kernel else {"mean": "deep", "kernel": "deep"}
+    return MetaGP(**structure, **options)
 
 
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")
