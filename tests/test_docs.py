@@ -61,7 +61,8 @@ def cli_commands():
         if group is not None:
             yield name, set()
         for full, found in {f"{name} {sub}": one for sub, one in group.items()}.items() if group else [(name, command)]:
-            yield full, {option for parameter in found.params for option in parameter.opts if option.startswith("--")}
+            shown = [parameter for parameter in found.params if not getattr(parameter, "hidden", False)]
+            yield full, {option for parameter in shown for option in parameter.opts if option.startswith("--")}
 
 
 KNOWN = dict(cli_commands())
