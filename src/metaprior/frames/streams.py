@@ -213,7 +213,7 @@ def _predicted_names(method: Any, trained: TrainedOn, wanted: Wanted) -> list[st
     if trained.columns.task_x:
         about = torch.tensor([trained.task_x.typical], dtype=torch.float64)
         context = replace(context, columns=trained.columns, covariates=about)
-    points = context.at_points(torch.tensor([[low for low, _ in trained.x_range]]))
+    points = context.at_points(torch.tensor([[low for low, _ in trained.x_range]], dtype=torch.float64))
     points = replace(points, covariates=context.covariates)
     return list(one_slice(method.condition(context), points, trained.columns, wanted)[0])
 

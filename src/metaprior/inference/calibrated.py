@@ -61,7 +61,7 @@ class Calibration(NamedTuple):
         for level in LEVELS:
             found.append(float(score[order[int((total < level).sum().clamp(max=len(order) - 1))]]))
         trust = tasks / (tasks + STEADY)
-        logs = trust * torch.tensor(found).double().clamp(min=1e-3).log() + (1 - trust) * expected.log()
+        logs = trust * torch.tensor(found, dtype=torch.float64).clamp(min=1e-3).log() + (1 - trust) * expected.log()
         reach = [0.0]
         for value, before in zip(logs.exp().tolist(), [0.0, *expected.tolist()], strict=False):
             reach.append(max(value, reach[-1] + 0.05 * (1 + before)))

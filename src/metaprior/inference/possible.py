@@ -40,8 +40,8 @@ class PossiblePosterior(Around):
 
     @staticmethod
     def of(posterior: Posterior, possible: Sequence[Possible]) -> PossiblePosterior:
-        lower, upper, whole = (torch.tensor(part, device=posterior.device) for part in zip(*possible, strict=True))
-        return PossiblePosterior(posterior, lower.double(), upper.double(), whole)
+        lower, upper, whole = (torch.tensor(part, dtype=torch.float64) for part in zip(*possible, strict=True))
+        return PossiblePosterior(posterior, *(part.to(posterior.device) for part in (lower, upper, whole.bool())))
 
     @property
     def function(self) -> PossiblePosterior:

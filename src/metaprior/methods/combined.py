@@ -22,11 +22,11 @@ class Combination(KeptMethod):
     saved_as = "combination"
 
     def __init__(self, methods: Sequence[Method], weights: Sequence[float] | None = None) -> None:
-        shares = torch.ones(len(methods)) if weights is None else torch.tensor(list(weights))
+        shares = torch.tensor([1.0] * len(methods) if weights is None else list(weights), dtype=torch.float64)
         if len(methods) == 0 or len(shares) != len(methods) or not bool((shares > 0).all()):
             raise OptionError("a combination takes one method or more, each with a weight above 0.")
         self.methods = list(methods)
-        self.weights = (shares.double() / shares.double().sum()).tolist()
+        self.weights = (shares / shares.sum()).tolist()
 
     def fit(self, tasks: Tasks) -> Self:
         """Fit every method."""

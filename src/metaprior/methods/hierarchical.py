@@ -127,7 +127,7 @@ class HierarchicalGP(KeptMethod):
         )
         best = torch.from_numpy(np.stack([end.values for end in ends]))
         few = max(map(len, tasks)) < FEW
-        draws, proposed = problems.draws(best, MEMBERS) if few else (best[None], torch.zeros(1, len(best)))
+        draws, proposed = problems.draws(best, MEMBERS) if few else (best[None], best.new_zeros(1, len(best)))
         with torch.no_grad():
             found = [problems.evidence(logs) for logs in draws]
         for k, (one, own) in enumerate(zip(methods, tasks, strict=True)):
@@ -312,7 +312,7 @@ class _Hierarchies:
         """Products with what the curve is at its centres, as products with its independent weights."""
         K = matern_5(_distances(self.among, said.curve_length))
         both, q = self.real[:, :, None] & self.real[:, None, :], K.shape[-1]
-        extra = torch.diag_embed(torch.where(self.real, JITTER, 1.0).to(K))
+        extra = torch.diag_embed(torch.where(self.real, JITTER, torch.ones_like(K[..., 0])))
         root = torch.eye(gram.shape[1]).to(K).expand_as(gram).clone()
         root[:, 1 : 1 + q, 1 : 1 + q] = torch.linalg.cholesky_ex(torch.where(both, K, 0.0) + extra)[0]
         left: Tensor = torch.linalg.solve_triangular(root, gram, upper=False)
@@ -398,7 +398,8 @@ def _centres(x: Float[Tensor, "N d"], seed: int) -> Float[Tensor, "q d"]:
     """Inputs of one column by rank; of several, such as are far apart: each next is the farthest from those before."""
     found: Tensor = torch.unique(x, dim=0)
     if x.shape[1] == 1:  # some between them as well, where no task was ever seen
-        some = found[torch.linspace(0, len(found) - 1, min(len(found), CENTRES - BETWEEN)).round().long()]
+        count = min(len(found), CENTRES - BETWEEN)
+        some = found[torch.linspace(0, len(found) - 1, count, dtype=torch.float64).round().long()]
         even = found[0] + (found[-1] - found[0]) * torch.linspace(0, 1, BETWEEN, dtype=found.dtype)[:, None]
         both: Tensor = torch.unique(torch.cat([some, even]), dim=0)
         return both

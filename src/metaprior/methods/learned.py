@@ -204,7 +204,8 @@ class LearnedPrior(KeptMethod):
         structure = self.structure() | self.spec.described() | known | {"dtype": str(self.dtype), "task_x": about}
         tensors = {f"prior.{name}": value for name, value in self.prior_.state_dict().items()}
         # not how long it took: the same training is the same file
-        curve = torch.tensor([[c.epoch, c.loss_per_task, c.held_out_evidence] for c in self.training_.checks])
+        checks = [[c.epoch, c.loss_per_task, c.held_out_evidence] for c in self.training_.checks]
+        curve = torch.tensor(checks, dtype=torch.float32)
         told = {"training": {"stopped": self.training_.stopped, "skipped": self.training_.skipped}}
         return State(self.saved_as, structure, tensors | self.scaler_.as_tensors() | {"training": curve}, told)
 

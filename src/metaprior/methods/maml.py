@@ -207,10 +207,11 @@ class RandomEpisodes(Episodes):
     def of(self, chosen: Int[Tensor, " b"]) -> Episode:
         sizes = self.tasks.sizes[chosen]
         columns = torch.arange(int(sizes.max()))
-        keys = torch.rand(len(chosen), len(columns), generator=self.generator)
+        keys = torch.rand(len(chosen), len(columns), generator=self.generator, dtype=torch.float32)
         order = torch.where(columns < sizes[:, None], keys, 2.0).argsort(1)[:, :POINTS]
         seen = sizes.clamp(max=order.shape[1])
-        known = (seen.double() ** torch.rand(len(chosen), generator=self.generator)).long().clamp(max=seen - 1)
+        power = torch.rand(len(chosen), generator=self.generator, dtype=torch.float32)
+        known = (seen.double() ** power).long().clamp(max=seen - 1)
         rank = torch.arange(order.shape[1])
         rows = self.tasks.offsets[chosen][:, None] + torch.where(rank < seen[:, None], order, 0)
         context = rank < known[:, None]

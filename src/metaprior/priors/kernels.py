@@ -196,7 +196,7 @@ class EigenfunctionKernel(FeatureKernel):
         self.rest: DeepKernel | None = None
         if rest:
             base = Scaled(MaternKernel(nu=0.5))
-            base.outputscale = 0.1
+            base.outputscale = torch.tensor(0.1, dtype=torch.float64)
             self.rest = DeepKernel(inputs, rest, seed=child_seed(seed, 1), base=base, **network)
             self.base_kernel = _InnerProductAnd(functions, base)
 

@@ -131,9 +131,10 @@ class PriorSpec:
             return True
         if type(make_mean(self.mean, d=d + 1, p=1, seed=0)) not in (ZeroMean, ConstantMean):
             return True
-        kernel, x = make_kernel(self.kernel, d=d + 1, seed=0), torch.linspace(-1, 1, 4 * (d + 1)).view(4, d + 1)
+        kernel, d = make_kernel(self.kernel, d=d + 1, seed=0), d + 1
+        x = torch.linspace(-1, 1, 4 * d, dtype=torch.float64).view(4, d)
         with torch.no_grad():
-            here, elsewhere = (kernel(points.double()).to_dense() for points in (x, x + torch.eye(d + 1)[-1]))
+            here, elsewhere = (kernel(points).to_dense() for points in (x, x + torch.eye(d, dtype=torch.float64)[-1]))
         return not torch.allclose(here, elsewhere, atol=1e-5)
 
     def _noise(self, d: int, seed: int, network: NetworkOptions) -> nn.Module | float:

@@ -145,7 +145,8 @@ class Question(NamedTuple):
         half = self.values.step.view_as(y).to(y) / 2
         below, above = (posterior.cdf(y - half), posterior.cdf(y + half)) if bool(half.any()) else (cdf, cdf)
         if self.target.possible:  # what lies beyond an end is recorded as the end
-            lower, upper, _ = (torch.tensor(part).to(y) for part in zip(*self.target.possible, strict=True))
+            ends = [(one.lower, one.upper) for one in self.target.possible]
+            lower, upper = torch.tensor(ends, dtype=torch.float64).to(y).unbind(1)
             below, above = torch.where(y - half < lower, 0.0, below), torch.where(y + half > upper, 1.0, above)
         evidence = torch.full((len(self.context),), torch.nan, dtype=torch.float64)
         if conditional.evidence is not None:

@@ -40,7 +40,7 @@ def _step(column: Float[Tensor, " N"]) -> float:
     distinct, times = torch.from_numpy(found[0]), torch.from_numpy(found[1])
     new = distinct.diff() > SAME * distinct[1:].abs().clamp(min=float(distinct.abs().median()))
     place = torch.cat([torch.zeros(1, dtype=torch.int64), new.cumsum(0)])
-    counts = torch.zeros(int(place[-1]) + 1).index_add_(0, place, times.float())
+    counts = torch.zeros(int(place[-1]) + 1, dtype=torch.float64).index_add_(0, place, times.double())
     if len(counts) < 2 or REPEATED * len(counts) > len(column):
         return 0.0
     gaps, order = distinct[torch.cat([torch.ones(1, dtype=torch.bool), new])].diff().sort()

@@ -380,8 +380,8 @@ class Tasks:
                 f"(the first is {self.ids[i]!r} with {int(self.sizes[i])}). Use a smaller context, or "
                 "select the tasks that have more points."
             )
-        keys = torch.rand(len(self.x), generator=generator_of(seed))
-        # keys are float32 in [0, 1): in float64 task + key is exact, and sorts by task first
+        # of float32 keys in [0, 1), task + key is exact in float64, and sorts by task first
+        keys = torch.rand(len(self.x), generator=generator_of(seed), dtype=torch.float32)
         order = (self.task_of_row + keys.double()).argsort(stable=True)
         rank = torch.empty(len(order), dtype=torch.int64)
         rank[order] = torch.arange(len(order)) - self.offsets[self.task_of_row]

@@ -103,7 +103,7 @@ def draw_steps(count: int, seed: int) -> Tasks:
     """Heaviside steps and mirrored ones, located uniformly on [−1, 1], at 50 points of [−2, 2]."""
     generator = generator_of(seed)
     location = 2 * torch.rand(count, 1, generator=generator, dtype=torch.float64) - 1
-    mirrored = torch.rand(count, 1, generator=generator) < 0.5
+    mirrored = torch.rand(count, 1, generator=generator, dtype=torch.float32) < 0.5
     x = _grid()
     y = (x[:, 0] >= location) ^ mirrored
     return Tasks.from_pairs([(x, values) for values in y.double()])
