@@ -26,7 +26,7 @@ from metaprior.learning.spec import TrainingSpec
 from metaprior.learning.threads import threads_for
 from metaprior.learning.updates import Updates, make_updates
 from metaprior.options import divided, states
-from metaprior.priors import HyperPrior, Prior, Stack, stacked
+from metaprior.priors import HyperPrior, Prior, Stack, stacked, structure_of
 from metaprior.progress import progress_bar
 from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
@@ -138,7 +138,7 @@ def _alike(priors: Sequence[Prior], how: Sequence[TrainingSpec]) -> list[list[in
     """The places of priors that may be learned together."""
     groups: dict[object, list[int]] = {}
     for k, (prior, one) in enumerate(zip(priors, how, strict=True)):
-        key = (prior.learn, one.decides(), one.held_out is None, one.hyper_prior is None)
+        key = (structure_of(prior), prior.learn, one.decides(), one.held_out is None, one.hyper_prior is None)
         groups.setdefault(key, []).append(k)
     return list(groups.values())
 

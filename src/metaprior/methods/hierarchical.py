@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -126,28 +126,16 @@ class HierarchicalGP(KeptMethod):
             tolerance=TOLERANCE,
         )
         best = torch.from_numpy(np.stack([end.values for end in ends]))
-        few = max(map(len, tasks)) < FEW
-        draws, proposed = problems.draws(best, MEMBERS) if few else (best[None], best.new_zeros(1, len(best)))
-        with torch.no_grad():
-            found = [problems.evidence(logs) for logs in draws]
-        for k, (one, own) in enumerate(zip(methods, tasks, strict=True)):
-            one.scaler_, one.range_ = scalers[k], (scaled[k].x.amin(0), scaled[k].x.amax(0))
-            q, log_weights = len(centres[k]) + 1, proposed[:, k].double()
-            log_weights = torch.stack([each.total[k] + each.belief[k] for each in found]) - log_weights
-            log_weights = torch.where(log_weights.isfinite(), log_weights, -torch.inf)  # a draw that went too far
-            if not bool(log_weights.isfinite().any()):
-                raise NumericalError("the evidence of the hierarchy has no finite value: are the targets constant?")
-            kept = [j for j, weight in enumerate(log_weights.softmax(0).tolist()) if weight > NEGLIGIBLE]
-            roots = [torch.linalg.cholesky(found[j].precision[k, :q, :q]) for j in kept]
-            eye = torch.eye(q, dtype=torch.float64)
-            one._set(
-                centres[k],
-                draws[kept, k],
-                log_weights[kept].log_softmax(0),
-                torch.stack([torch.cholesky_solve(found[j].pull[k, :q], R) for j, R in zip(kept, roots, strict=True)]),
-                torch.stack([torch.linalg.solve_triangular(R, eye, upper=False).mT for R in roots]),
-            )
-            one.trained_on_ = TrainedOn.of(own, task_x=bool(one.task_x_))
+        few = torch.tensor([len(own) < FEW for own in tasks])
+        for group in (torch.nonzero(few)[:, 0], torch.nonzero(~few)[:, 0]):  # what one set leaves open is its own
+            if len(group):
+                part = problems.select(group.tolist())
+                draws, proposed = part.draws(best[group], MEMBERS) if few[group[0]] else (best[None, group], None)
+                for one, weighed in zip(group.tolist(), part.weighed(draws, proposed), strict=True):
+                    lower, upper = scaled[one].x.amin(0), scaled[one].x.amax(0)
+                    methods[one].scaler_, methods[one].range_ = scalers[one], (lower, upper)
+                    methods[one]._set(centres[one], *weighed)
+                    methods[one].trained_on_ = TrainedOn.of(tasks[one], task_x=bool(methods[one].task_x_))
 
     def _set(
         self,
@@ -332,8 +320,37 @@ class _Hierarchies:
         size, axes = torch.linalg.eigh((finite + finite.mT) / 2)
         half = torch.randn(count // 2, P, generator=generator_of(0), dtype=torch.float64)
         normal = torch.cat([half, -half])
-        moved = axes @ (normal[:, None] / size.clamp(min=LEAST_CURVATURE).sqrt())[..., None]
-        return best + moved[..., 0], (-0.5 * normal.square().sum(1))[:, None].expand(-1, len(best))
+        root = axes @ torch.diag_embed(size.clamp(min=LEAST_CURVATURE).rsqrt()) @ axes.mT  # whatever sign its axes have
+        rows = best + (root @ normal[:, None, :, None])[..., 0]
+        return rows, (-0.5 * normal.square().sum(1))[:, None].expand(-1, len(best))
+
+    def weighed(
+        self, draws: Float[Tensor, "k B P"], proposed: Float[Tensor, "k B"] | None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Of each problem the draws that count, the logs of their shares, and what each says of the shared curve.
+
+        Args:
+            draws: rows of each problem.
+            proposed: log density by which they were drawn; without, all alike.
+        """
+        with torch.no_grad():
+            found = [self.evidence(logs) for logs in draws]
+        for k, own in enumerate(self.centres):
+            q = len(own) + 1
+            log_weights = torch.stack([each.total[k] + each.belief[k] for each in found])
+            log_weights = log_weights if proposed is None else log_weights - proposed[:, k]
+            log_weights = torch.where(log_weights.isfinite(), log_weights, -torch.inf)  # a draw that went too far
+            if not bool(log_weights.isfinite().any()):
+                raise NumericalError("the evidence of the hierarchy has no finite value: are the targets constant?")
+            kept = [j for j, weight in enumerate(log_weights.softmax(0).tolist()) if weight > NEGLIGIBLE]
+            roots = [torch.linalg.cholesky(found[j].precision[k, :q, :q]) for j in kept]
+            eye = torch.eye(q, dtype=torch.float64)
+            yield (
+                draws[kept, k],
+                log_weights[kept].log_softmax(0),
+                torch.stack([torch.cholesky_solve(found[j].pull[k, :q], R) for j, R in zip(kept, roots, strict=True)]),
+                torch.stack([torch.linalg.solve_triangular(R, eye, upper=False).mT for R in roots]),
+            )
 
     def judged(self, values: Float[Array, "B P"], loss: Float[Array, " B"]) -> Float[Array, " B"]:
         """Evidence and belief themselves: a few numbers are not learned by heart."""

@@ -52,14 +52,15 @@ class Warped(KeptMethod):
     def fit_many(cls, methods: Sequence[Self], tasks: Sequence[Tasks], warps: Sequence[Warp] | None = None) -> None:
         """All warps together (where they are not known), and then the methods."""
         if len({one.warp for one in methods}) > 1 or len({type(one.method) for one in methods}) > 1:
-            return super().fit_many(methods, tasks)
+            for one, own in zip(methods, tasks, strict=True):
+                cls.fit_many([one], [own])
+            return
         warps = warps or learned_warps(methods[0].warp, tasks, [one.seed for one in methods])
         inside = [warped(own, warp) for own, warp in zip(tasks, warps, strict=True)]
         type(methods[0].method).fit_many([one.method for one in methods], inside)
         for one, warp, own in zip(methods, warps, tasks, strict=True):
             one.warp_ = warp
             one._learned_from(own)
-        return None
 
     def fit_from(self, earlier: Self, tasks: Tasks) -> Self:
         """The warp as it was learned from some of the tasks, bent within the range of all."""

@@ -34,7 +34,7 @@ from metaprior.priors.noise import DeepNoise, FixedNoise, LearnedNoise
 from metaprior.priors.prior import AtPoints, Prior
 from metaprior.priors.shared_curve import JITTER, HierarchicalKernel, SharedCurve, SharedMean, matern_3, matern_5
 from metaprior.priors.spec import CONFIGURATIONS, DTYPES, PriorSpec, make_prior
-from metaprior.priors.stack import Stack, stacked
+from metaprior.priors.stack import Stack, stacked, structure_of
 from metaprior.priors.tails import Degrees
 from metaprior.priors.warps import WARPS, Warp, make_warp
 
@@ -95,4 +95,5 @@ __all__ = [
     "squared_distances",
     "squares_in_lengthscales",
     "stacked",
+    "structure_of",
 ]  # fmt: skip

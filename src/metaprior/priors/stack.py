@@ -220,7 +220,7 @@ def softplus_slope(value: Float[Array, ...]) -> Float[Array, ...]:
 def stacked(priors: Sequence[Prior]) -> Stack | None:
     """The priors as one; None where they are not of one structure, or of one that has no formula here."""
     scaled = _stationary_part(priors[0].kernel)
-    if scaled is None or not _known(priors[0]) or len({_structure(prior) for prior in priors}) > 1:
+    if scaled is None or not _known(priors[0]) or len({structure_of(prior) for prior in priors}) > 1:
         return None
     return Stack(priors, scaled)
 
@@ -242,7 +242,8 @@ def _known(prior: Prior) -> bool:
     return (plain or several) and free and type(noise) in (LearnedNoise, FixedNoise) and on_cpu
 
 
-def _structure(prior: Prior) -> tuple[object, ...]:
+def structure_of(prior: Prior) -> tuple[object, ...]:
+    """What priors have in common that can be learned as one."""
     shapes = tuple((name, tuple(value.shape), value.requires_grad) for name, value in prior.named_parameters())
     modules = tuple(type(module) for module in prior.modules())
     forms = tuple(float(module.nu) for module in prior.modules() if isinstance(module, MaternKernel))
