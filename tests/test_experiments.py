@@ -106,7 +106,17 @@ def test_results_survive_a_round_trip(quick, tmp_path):
     assert again.settings == quick.settings
     assert set(again.curves) == set(quick.curves)
     found = json.loads((tmp_path / "results.json").read_text())
-    assert set(found) == {"experiment", "settings", "seconds", "peak_memory_mb", "versions", "rows", "claims", "files"}
+    assert set(found) == {
+        "experiment",
+        "settings",
+        "seconds",
+        "peak_memory_mb",
+        "versions",
+        "rows",
+        "claims",
+        "parts",
+        "files",
+    }
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "curves.npz",
         "model.metaprior",

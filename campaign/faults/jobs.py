@@ -123,7 +123,10 @@ JOBS = (
         "compare", "compare", "compare", "{given}/table.csv", *COLUMNS, "--methods", "last value,shared gp", "--folds",
         "2", "--context", "2", "--report", "r", "--out", "m", "--quiet", **SEEDS,
     ),
-    _both("reproduce", "reproduce", "reproduce", "step", "--quick", "--methods", "vanilla", "--out", "r", **SEEDS),
+    _both(
+        "reproduce", "reproduce", "reproduce", "step", "--quick", "--out", "r", "--resume",
+        now="--methods=vanilla,learned mean,bayes limit", before="--methods=vanilla", kept="r/.checkpoint",
+    ),
     Job("fetch", "fetch", _fetch),
     Job("shard", "shard", _words("shard", "{given}/table.parquet", "--task=id", "--quiet", "--out=s", "--buckets=4")),
     Job("save", "save", partial(_save, 0), partial(_save, 1)),

@@ -111,8 +111,8 @@ class Killer:
             self.found.with_checkpoint += 1
             kept = place / self.job.kept
             there = any(kept.iterdir()) if kept.is_dir() else kept.exists()
-            if not there and found.get("m") != self.alone["m"]:
-                self._wrong("what was learned is lost: there is neither a checkpoint nor the model")
+            if not there and found != self.alone:
+                self._wrong("what was kept is lost: there is neither a checkpoint nor the outcome")
 
     def _check_together(self, place: Path, found: dict[str, str]) -> None:
         """A folder that says it is complete is: a manifest, or the record of predictions."""
@@ -141,7 +141,7 @@ class Killer:
         elif found != self.alone:
             differ = [one for one in {*found, *self.alone} if found.get(one) != self.alone.get(one)]
             self._wrong(f"other bytes than a run without a kill: {', '.join(sorted(differ))}")
-        elif self.job.kept and (place / self.job.kept).exists() and self.job.kept.startswith((".", "m", "s")):
+        elif self.job.kept and (place / self.job.kept).exists():
             self._wrong(f"{self.job.kept} is left after the end")
         self.found.litter += bool(litter(place))
 
@@ -151,10 +151,15 @@ class Killer:
 
 def _tell_checkpoints(marker: Path) -> None:
     """Leave a mark whenever a checkpoint has been written."""
-    write = checkpoints.Checkpoint.write
+    write, save = checkpoints.Checkpoint.write, Results.save_checkpoint
 
     def told(self: checkpoints.Checkpoint, values: object) -> None:
         write(self, values)  # type: ignore[arg-type]
         marker.touch()
 
+    def saved(self: Results, path: Path) -> None:
+        save(self, path)
+        marker.touch()
+
     checkpoints.Checkpoint.write = told  # type: ignore[method-assign, assignment]
+    Results.save_checkpoint = saved  # type: ignore[method-assign]

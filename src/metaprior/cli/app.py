@@ -92,6 +92,9 @@ def reproduce(
     add: Annotated[
         bool, typer.Option("--add", help="Keep the other rows of an earlier run in --out, and add these.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run in --out that was stopped: complete rows are kept.")
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data of mnist and icu; default METAPRIOR_DATA, then the cache.")
     ] = None,
@@ -104,9 +107,11 @@ def reproduce(
     options = Options(**given)  # type: ignore[arg-type]
     folder = out or Path("out") / experiment
     if experiment == "all":
-        reproduce_all(options, folder, overwrite=overwrite)
+        if add:
+            raise OptionError("--add is for one experiment; all of them go on with --resume.")
+        reproduce_all(options, folder, resume=resume, overwrite=overwrite)
     else:
-        reproduce_experiment(experiment, options, folder, add=add, overwrite=overwrite)
+        reproduce_experiment(experiment, options, folder, add=add, resume=resume, overwrite=overwrite)
 
 
 _FILES = "A CSV, TSV, JSON lines, Parquet or Feather file (text also .gz or .zip)"

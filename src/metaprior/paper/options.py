@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,12 @@ import numpy as np
 from metaprior.devices import device_of
 from metaprior.errors import UnknownNameError
 from metaprior.learning import OPTIMIZERS, OptimizerName
+from metaprior.report import Results
 from metaprior.seeds import generator_of
+
+
+def _nothing(results: Results) -> None:
+    """Nothing is kept before the experiment has come to its end."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,8 @@ class Options:
 
     optimizer: how the priors are learned; none means the experiment's own choice.
     data: the folder with the data files, where it is neither in METAPRIOR_DATA nor in the cache. device: where methods
-    that gain from a GPU learn and answer.
+    that gain from a GPU learn and answer. earlier: results that the run goes on from: what is complete there is not run
+    again. keep: takes the results whenever a part of the experiment is complete.
     """
 
     seed: int = 0
@@ -30,6 +36,8 @@ class Options:
     progress: bool = True
     data: Path | None = None
     device: str = "cpu"
+    earlier: Results | None = None
+    keep: Callable[[Results], None] = _nothing
 
     def __post_init__(self) -> None:
         if self.optimizer is not None and self.optimizer not in OPTIMIZERS:

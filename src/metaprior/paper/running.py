@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
@@ -23,6 +23,20 @@ EPISODES = 150_000
 """Tasks that MAML is trained on in all, with repetition."""
 
 INITIALISATION = "uniform with variance gain² / fan_in, gain 4 before a sigmoid, moved to where the inputs lie"
+
+
+def begin(experiment: str, settings: dict[str, Any], options: Options) -> Results:
+    """Results to add rows to: the earlier ones, if their settings are the same, or none yet."""
+    return Results(experiment, settings) if options.earlier is None else options.earlier.continued(experiment, settings)
+
+
+def missing(results: Results, parts: Iterable[str], options: Options) -> Iterator[str]:
+    """The parts that are not complete. Each is complete, and kept, as soon as the next one is asked for."""
+    for part in parts:
+        if part not in results.parts:
+            yield part
+            results.parts.append(part)
+            options.keep(results)
 
 
 def contexts_of(tasks: Tasks, sizes: Sequence[int], seed: int) -> dict[int, ContextTarget]:

@@ -1,6 +1,7 @@
 """The paper's experiments, and one on few tasks: modules with `run(options)`, which gives results and draws nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from metaprior.data import find
 from metaprior.errors import OptionError, UnknownNameError
@@ -36,10 +37,8 @@ def check_experiment(name: str, options: Options) -> None:
 
 
 def run_experiment(name: str, options: Options, earlier: Results | None = None) -> Results:
-    """An experiment by name, with the paper's claims about it judged. earlier: a run of other rows, to add these to."""
+    """An experiment by name, with the paper's claims about it judged. earlier: results that it goes on from."""
     check_experiment(name, options)
-    results = EXPERIMENTS[name](options)
-    if earlier is not None:
-        results = results.added_to(earlier)
+    results = EXPERIMENTS[name](options if earlier is None else replace(options, earlier=earlier))
     results.claims = judge(results)
     return results

@@ -12,7 +12,7 @@ from metaprior.inference import Method
 from metaprior.methods import FEW_TASKS, LearnedPrior, make_method
 from metaprior.paper.experiments.sinusoid import draw_sinusoids
 from metaprior.paper.options import Options
-from metaprior.paper.running import choice_record, timed
+from metaprior.paper.running import begin, choice_record, missing, timed
 from metaprior.progress import progress_bar
 from metaprior.report import Results
 from metaprior.scoring import Scores, evaluate
@@ -72,16 +72,18 @@ def run(options: Options) -> Results:
         "network": {name: FEW_TASKS[name] for name in ("hidden", "activation")},
         "auto": {},
     }
-    results = Results("few", settings)
-    with progress_bar("few tasks", len(chosen) * len(counts) * draws, show=options.progress) as advance:
-        for name in chosen:
-            for m in counts:
-                found = []
-                with timed(results, name):
-                    for draw in range(draws):
-                        found.append(one_draw(name, m, draw, options.seed))
-                        advance(f"{name}, m = {m}")
-                add_draws(results, name, m, found)
+    results = begin("few", settings, options)
+    parts = {f"{name}, m = {m}": (name, m) for name in chosen for m in counts}
+    left = len(parts.keys() - results.parts)
+    with progress_bar("few tasks", left * draws, show=options.progress) as advance:
+        for part in missing(results, parts, options):
+            name, m = parts[part]
+            found = []
+            with timed(results, name):
+                for draw in range(draws):
+                    found.append(one_draw(name, m, draw, options.seed))
+                    advance(part)
+            add_draws(results, name, m, found)
     results.close()
     return results
 

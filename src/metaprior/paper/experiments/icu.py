@@ -16,7 +16,7 @@ from metaprior.learning import OptimizerName, Weighting
 from metaprior.methods import FPCA, ContextMean, LastValue, LearnedPrior, MeanFitOnTarget, NeuralNetwork, Warped
 from metaprior.paper.options import Options, derived_seeds
 from metaprior.paper.published import PUBLISHED
-from metaprior.paper.running import INITIALISATION, fit_maml, note_method, timed
+from metaprior.paper.running import INITIALISATION, begin, fit_maml, missing, note_method, timed
 from metaprior.priors import CONFIGURATIONS
 from metaprior.progress import progress_bar
 from metaprior.report import Results
@@ -68,28 +68,33 @@ def run(options: Options) -> Results:
         "notes": [],
         "training": {},
     }
-    results = Results("icu", settings)
     with progress_bar("reading", 2, show=options.progress) as advance:
         meta = load_physionet("set-a", VARIABLES, options.data)
         advance("set-a")
         test = load_physionet("set-b", VARIABLES, options.data)
         advance("set-b")
+    every = []
     for variable in VARIABLES:
         few = range(QUICK) if options.quick else range(len(meta[variable]))
         patients = _Patients(variable, meta[variable].select(few), test[variable], options, seeds)
         settings["meta_patients"][variable] = len(few)
         settings["test_patients"][variable] = len(patients.target)
         settings["notes"] += patients.notes
-        for name in chosen:
-            with timed(results, name):
-                method = METHODS[name](patients, name)
-                posterior = method.predict(patients.context, patients.target)
-                scores = score(posterior, patients.target)
-                results.add(name, variable, scores, PUBLISHED["icu"].get(name))
-            note_method(settings, name, method, variable)
-            _note_residuals(results, name, variable, posterior, patients.target)
-            if name == "learned both":
-                _show_patients(results, variable, method, patients, seeds["patients"])
+        every.append(patients)
+    results = begin("icu", settings, options)
+    parts = {f"{name}, {patients.variable}": (name, patients) for name in chosen for patients in every}
+    for part in missing(results, parts, options):
+        name, patients = parts[part]
+        variable = patients.variable
+        with timed(results, name):
+            method = METHODS[name](patients, name)
+            posterior = method.predict(patients.context, patients.target)
+            scores = score(posterior, patients.target)
+            results.add(name, variable, scores, PUBLISHED["icu"].get(name))
+        note_method(results.settings, name, method, variable)
+        _note_residuals(results, name, variable, posterior, patients.target)
+        if name == "learned both":
+            _show_patients(results, variable, method, patients, seeds["patients"])
     results.close()
     return results
 

@@ -15,7 +15,16 @@ from metaprior.inference import Method
 from metaprior.learning import OptimizerName
 from metaprior.methods import FPCA, LearnedPrior, MeanFitOnTarget, Mixture, NeuralNetwork
 from metaprior.paper.options import Options, derived_seeds
-from metaprior.paper.running import INITIALISATION, contexts_of, fit_maml, note_method, score_contexts, timed
+from metaprior.paper.running import (
+    INITIALISATION,
+    begin,
+    contexts_of,
+    fit_maml,
+    missing,
+    note_method,
+    score_contexts,
+    timed,
+)
 from metaprior.priors import CONFIGURATIONS
 from metaprior.report import Results
 from metaprior.scoring import evaluate
@@ -65,11 +74,10 @@ def run(options: Options) -> Results:
         "initialisation": INITIALISATION,
         "training": {},
     }
-    results = Results("mnist", settings)
+    results = begin("mnist", settings, options)
     experiment = _Experiment(images, sizes, seeds, options, results)
-    for name in chosen:
+    for name in missing(results, chosen, options):
         experiment.add(name)
-    experiment.show()
     results.close()
     return results
 
@@ -108,8 +116,7 @@ class _Experiment:
         self.contexts = contexts_of(images.test, sizes, seeds["contexts"])
         self.judges = images.held_out.select(range(min(JUDGES, len(images.held_out))))
         self.fitted: dict[str, Method] = {}
-        self.added: list[str] = []
-        self._floor: float | None = None
+        self._show_truth()
 
     def add(self, name: str) -> None:
         """One method's rows."""
@@ -119,8 +126,6 @@ class _Experiment:
             self._vanilla()
         with timed(self.results, name):
             method = self.fitted[name] if name in self.fitted else METHODS[name](self, name)
-            self.fitted[name] = method
-            self.added.append(name)
             only = None
             if name == "mean fit on target":
                 order = torch.randperm(len(self.images.test), generator=generator_of(self.seeds["fitted images"]))
@@ -135,6 +140,7 @@ class _Experiment:
                 beside_paper=not self.options.quick,
             )
         note_method(self.results.settings, name, method)
+        self._show(name, method)
 
     @property
     def floor(self) -> float:
@@ -142,32 +148,34 @@ class _Experiment:
 
         Images are noise-free, so evidence alone always takes the smallest floor, and predicts badly between pixels.
         """
-        if self._floor is None:
+        settings = self.results.settings
+        if "noise_floor" not in settings:
             with timed(self.results, "choice of the noise floor"):
                 tried = {floor: self._mse(self.prior("learned both", floor, brief=True)) for floor in FLOORS}
-            self._floor = min(FLOORS, key=lambda floor: sum(tried[floor]))
-            self.results.settings |= {
-                "noise_floor": self._floor,
+            settings |= {
+                "noise_floor": min(FLOORS, key=lambda floor: sum(tried[floor])),
                 "noise_floor_chosen_by": "held-out MSE of learned both, summed over the ñ; the same for all methods",
                 "held_out_mse_by_noise_floor": _rounded(tried),
             }
-        return self._floor
+        return float(settings["noise_floor"])
 
-    def show(self) -> None:
-        """The first test images as each method completes them, for the figure."""
-        test, (h, w) = self.images.test.select(range(SHOWN)), self.images.shape
-        curves = self.results.curves
-        curves["truth"] = test.y.reshape(SHOWN, h, w).numpy()
-        everywhere = Tasks.from_inputs([self.images.grid] * SHOWN, test.ids)
+    def _show_truth(self) -> None:
+        """The first test images, and which of their pixels are known, for the figure."""
+        h, w = self.images.shape
+        self.results.curves["truth"] = self.images.test.select(range(SHOWN)).y.reshape(SHOWN, h, w).numpy()
         for n, (context, _) in self.contexts.items():
             context = context.select(range(SHOWN))
             seen = torch.zeros(SHOWN, h, w, dtype=torch.bool)
             row, column = context.x.long().unbind(1)
             seen[context.task_of_row, row, column] = True
-            curves[f"{n} mask"] = seen.numpy()
-            for name in self.added:
-                mean = self.fitted[name].predict(context, everywhere).mean
-                curves[f"{name} {n} mean"] = mean.reshape(SHOWN, h, w).cpu().numpy()
+            self.results.curves[f"{n} mask"] = seen.numpy()
+
+    def _show(self, name: str, method: Method) -> None:
+        """The same images as a method completes them."""
+        everywhere = Tasks.from_inputs([self.images.grid] * SHOWN, self.images.test.ids[:SHOWN])
+        for n, (context, _) in self.contexts.items():
+            mean = method.predict(context.select(range(SHOWN)), everywhere).mean
+            self.results.curves[f"{name} {n} mean"] = mean.reshape(SHOWN, *self.images.shape).cpu().numpy()
 
     def network(self, name: str) -> Method:
         network = NeuralNetwork(

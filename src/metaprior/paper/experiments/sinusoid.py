@@ -13,7 +13,16 @@ from metaprior.inference import Method, condition
 from metaprior.methods import FPCA, LearnedPrior, RefittedRBF
 from metaprior.paper.options import Options, derived_seeds
 from metaprior.paper.published import REFITTED
-from metaprior.paper.running import INITIALISATION, contexts_of, fit_maml, note_method, score_contexts, timed
+from metaprior.paper.running import (
+    INITIALISATION,
+    begin,
+    contexts_of,
+    fit_maml,
+    missing,
+    note_method,
+    score_contexts,
+    timed,
+)
 from metaprior.priors import Prior
 from metaprior.report import Results
 from metaprior.tasks import Tasks
@@ -53,28 +62,27 @@ def run(options: Options) -> Results:
         "kernel": {"variance": 1.0, "lengthscale": 1.0, "noise_variance": NOISE},
         "training": {},
     }
-    results = Results("sinusoid", settings)
+    results = begin("sinusoid", settings, options)
     contexts = contexts_of(test, SETTINGS, seeds["contexts"])
-    for mean in MEANS:
-        if mean not in chosen and mean + REFITTED not in chosen:
-            continue
-        with timed(results, mean):
-            gp = _with_mean(mean, options).fit(meta)
-            if mean in chosen:
-                score_contexts(results, mean, gp, contexts)
-        if mean == "learned mean":
-            note_method(settings, mean, gp)
-            _draw_mean(results, gp)
-        if mean + REFITTED in chosen:
-            with timed(results, mean + REFITTED):
-                refitted = RefittedRBF(gp.prior_)
-                score_contexts(results, mean + REFITTED, refitted, contexts, progress=options.progress)
-    for name, fitted in PLAIN.items():
-        if name in chosen:
-            with timed(results, name):
-                method = fitted(meta, options)
-                score_contexts(results, name, method, contexts)
-            note_method(settings, name, method)
+    fitted: dict[str, LearnedPrior] = {}
+    order = (*(name for mean in MEANS for name in (mean, mean + REFITTED)), *PLAIN)
+    for name in missing(results, [name for name in order if name in chosen], options):
+        mean = name.removesuffix(REFITTED)
+        if mean in MEANS and mean not in fitted:  # the row and the refitted one share it
+            with timed(results, mean):
+                fitted[mean] = _with_mean(mean, options).fit(meta)
+            if mean == "learned mean":
+                note_method(results.settings, mean, fitted[mean])
+                _draw_mean(results, fitted[mean])
+        with timed(results, name):
+            method: Method
+            if name in PLAIN:
+                method = PLAIN[name](meta, options)
+            else:
+                method = fitted[mean] if name == mean else RefittedRBF(fitted[mean].prior_)
+            score_contexts(results, name, method, contexts, progress=options.progress and name != mean)
+        if name in PLAIN:
+            note_method(results.settings, name, method)
     results.curves |= {"x": _grid()[:, 0].numpy(), "samples": test.y.reshape(test_count, -1)[:12].numpy()}
     results.close()
     return results

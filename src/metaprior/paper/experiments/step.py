@@ -11,11 +11,20 @@ from gpytorch.kernels import Kernel
 from jaxtyping import Float
 from torch import Tensor
 
-from metaprior.inference import Method
+from metaprior.inference import KeptMethod, Method
 from metaprior.learning import OptimizerName
 from metaprior.methods import FPCA, LearnedPrior
 from metaprior.paper.options import Options, derived_seeds
-from metaprior.paper.running import INITIALISATION, contexts_of, fit_maml, note_method, score_contexts, timed
+from metaprior.paper.running import (
+    INITIALISATION,
+    begin,
+    contexts_of,
+    fit_maml,
+    missing,
+    note_method,
+    score_contexts,
+    timed,
+)
 from metaprior.priors import CONFIGURATIONS
 from metaprior.report import Results
 from metaprior.scoring import Scores, evaluate
@@ -60,10 +69,10 @@ def run(options: Options) -> Results:
         "activation": "sigmoid",
         "initialisation": INITIALISATION,
     }
-    results = Results("step", settings)
+    results = begin("step", settings, options)
+    settings = results.settings
     contexts = contexts_of(test, SETTINGS, seeds["contexts"])
-    floor = FLOORS[0]
-    if chosen != ("bayes limit",):
+    if chosen != ("bayes limit",) and "noise_floor" not in settings:
         with timed(results, "choice of the noise floor"):
             floor, tried = choose_floor(training, held_out, options, seeds["contexts"])
         settings |= {
@@ -72,8 +81,9 @@ def run(options: Options) -> Results:
             "held_out_mse_by_noise_floor": tried,
             "training": {},
         }
-    given, learned = _Given(training, held_out, options, floor), dict[str, Any]()
-    for name in chosen:
+    given = _Given(training, held_out, options, settings.get("noise_floor", FLOORS[0]))
+    best = next((name for name in TO_TRY if name in (*chosen, *results.parts)), None)
+    for name in missing(results, chosen, options):
         with timed(results, name):
             fitted = METHODS[name]
             if fitted is None:
@@ -82,7 +92,9 @@ def run(options: Options) -> Results:
             method = fitted(given)
             score_contexts(results, name, method, contexts)
         note_method(settings, name, method)
-        learned[name] = method
+        if name == best:
+            assert isinstance(method, KeptMethod)
+            results.model = method
         if name == "eigenfunctions":
             assert isinstance(method, LearnedPrior)
             settings["eigenfunctions"] = {
@@ -93,7 +105,6 @@ def run(options: Options) -> Results:
             }
         if name in CONFIGURATIONS:
             _reconstruct(results, name, method, seeds["contexts"])
-    results.model = next((learned[name] for name in TO_TRY if name in learned), None)
     results.example = [([-1.2], [0.0]), ([-0.3], [0.0]), ([0.9], [1.0])]
     results.close()
     return results

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from metaprior.paper.experiments.theory import components, counter_example, overfitting, parameterisations
 from metaprior.paper.options import Options
-from metaprior.paper.running import timed
+from metaprior.paper.running import begin, missing, timed
 from metaprior.progress import progress_bar
 from metaprior.report import Results
 
@@ -22,9 +22,9 @@ PARTS: dict[str, Callable[[Results, Options], None]] = {
 def run(options: Options) -> Results:
     """All of them, or those that `methods` names. A row's setting says what was varied: `ñ = 5`, `kernel = RBF`."""
     chosen = options.chosen(tuple(PARTS))
-    results = Results("theory", {"seed": options.seed, "quick": options.quick})
-    with progress_bar("theory", len(chosen), show=options.progress) as advance:
-        for name in chosen:
+    results = begin("theory", {"seed": options.seed, "quick": options.quick}, options)
+    with progress_bar("theory", len({*chosen} - {*results.parts}), show=options.progress) as advance:
+        for name in missing(results, chosen, options):
             with timed(results, name):
                 PARTS[name](results, options)
             advance(name)

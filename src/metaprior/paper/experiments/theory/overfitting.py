@@ -36,6 +36,7 @@ FLOOR = 1e-2
 def run(results: Results, options: Options) -> None:
     """On step functions: while a mean is fitted, as contexts grow, and as meta-tasks grow in number."""
     seeds = derived_seeds(options.seed, ["meta", "test", "contexts", "draws"])
+    results.curves = {name: curve for name, curve in results.curves.items() if not name.startswith("overfitting ")}
     meta = draw_steps(300 if options.quick else max(COUNTS), seeds["meta"])
     test = draw_steps(20 if options.quick else 200, seeds["test"])
     vanilla = _learned("zero", options).fit(meta)
