@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from gpytorch.kernels import LinearKernel
 
 from metaprior import (
     DataError,
     LearnedPrior,
     MetaGP,
     NotFittedError,
+    NumericalError,
     OptionError,
     Tasks,
     UnknownNameError,
@@ -325,3 +327,13 @@ def test_members_differ_by_as_much_as_so_few_tasks_leave_open():
     means = torch.stack([member.condition(blank).at(np.linspace(0, 6, 12)).mean for member in found.members_])
     level = float(means.mean(1).std())
     assert 0.3 < level / (0.5 / math.sqrt(5)) < 2.5  # the hyper-prior holds them somewhat closer
+
+
+def test_an_error_of_a_perturbed_task_names_that_task():
+    """Batches are of tasks of similar size, so their places are not those of the tasks."""
+    x = torch.linspace(0, 1, 12, dtype=torch.float64)[:, None]
+    pairs = [(x[:2], x[:2]), (x, x), (1e200 * (1 + x[:2]), x[:2]), (x[:3], x[:3])]
+    tasks = Tasks.from_pairs(pairs, ["short", "long", "far out", "other"])
+    prior = make_prior("constant", LinearKernel(), d=1, seed=0).double()
+    with pytest.raises(NumericalError, match="task 'far out'"):
+        _perturbed(prior, tasks, seed=0)

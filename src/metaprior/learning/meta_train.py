@@ -28,6 +28,7 @@ from metaprior.learning.updates import Updates, make_updates
 from metaprior.options import divided, states
 from metaprior.priors import HyperPrior, Prior, Stack, stacked, structure_of
 from metaprior.progress import progress_bar
+from metaprior.seeds import affine_seed
 from metaprior.splits import to_stop_by
 from metaprior.tasks import Tasks
 
@@ -88,7 +89,7 @@ def meta_train(
     loss, hyper_prior = _loss(prior, training, how, seed), how.believed(prior)
     if hyper_prior is not None:
         loss = with_hyper_prior(loss, hyper_prior, len(training))
-    own = loss if judge is training else _loss(prior, judge, how, seed + 1)
+    own = loss if judge is training else _loss(prior, judge, how, affine_seed(seed, offset=1))
     judged = HeldOut(prior, judge, how.weighting, loss=own)
     if not prior.learned_parameters():
         return _nothing_to_learn(judged)

@@ -22,6 +22,7 @@ from metaprior.inference import (
 )
 from metaprior.priors import DeepMean, DeepMeans, NetworkOptions, Prior
 from metaprior.progress import progress_bar
+from metaprior.seeds import affine_seed
 from metaprior.tasks import Padded, Tasks, padded
 
 POINTS = 4096
@@ -64,7 +65,7 @@ class MeanFitOnTarget(Method):
         """Nothing is learned from the meta-tasks beyond the prior; they say where the inputs lie."""
         check_fits(self.prior, tasks)
         options: NetworkOptions = {"like": tasks.x, **self.network}
-        self.start_ = DeepMean(tasks.d, tasks.p, seed=2 * self.seed, **options)
+        self.start_ = DeepMean(tasks.d, tasks.p, seed=affine_seed(self.seed, factor=2), **options)
         return self
 
     def condition(self, context: Tasks) -> GaussianConditional:

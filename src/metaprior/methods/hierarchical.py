@@ -130,7 +130,8 @@ class HierarchicalGP(KeptMethod):
         for group in (torch.nonzero(few)[:, 0], torch.nonzero(~few)[:, 0]):  # what one set leaves open is its own
             if len(group):
                 part = problems.select(group.tolist())
-                draws, proposed = part.draws(best[group], MEMBERS) if few[group[0]] else (best[None, group], None)
+                seeds = [methods[k].seed for k in group.tolist()]
+                draws, proposed = part.draws(best[group], seeds) if few[group[0]] else (best[None, group], None)
                 for one, weighed in zip(group.tolist(), part.weighed(draws, proposed), strict=True):
                     lower, upper = scaled[one].x.amin(0), scaled[one].x.amax(0)
                     methods[one].scaler_, methods[one].range_ = scalers[one], (lower, upper)
@@ -307,7 +308,9 @@ class _Hierarchies:
         found: Tensor = torch.linalg.solve_triangular(root, left.mT, upper=False)
         return found
 
-    def draws(self, best: Float[Tensor, "B P"], count: int) -> tuple[Float[Tensor, "k B P"], Float[Tensor, "k B"]]:
+    def draws(
+        self, best: Float[Tensor, "B P"], seeds: Sequence[int]
+    ) -> tuple[Float[Tensor, "k B P"], Float[Tensor, "k B"]]:
         """Rows around the most probable ones, as far away as the curvature there says, and how likely they were drawn.
 
         In pairs, one on each side. Where the curvature says little, belief bounds it.
@@ -318,11 +321,11 @@ class _Hierarchies:
         curvature = torch.stack([(slopes - here) / STEP for slopes in there], 1)
         finite = torch.where(curvature.isfinite(), curvature, 0.0)
         size, axes = torch.linalg.eigh((finite + finite.mT) / 2)
-        half = torch.randn(count // 2, P, generator=generator_of(0), dtype=torch.float64)
+        each = [torch.randn(MEMBERS // 2, P, generator=generator_of(seed), dtype=torch.float64) for seed in seeds]
+        half = torch.stack(each, 1)
         normal = torch.cat([half, -half])
         root = axes @ torch.diag_embed(size.clamp(min=LEAST_CURVATURE).rsqrt()) @ axes.mT  # whatever sign its axes have
-        rows = best + (root @ normal[:, None, :, None])[..., 0]
-        return rows, (-0.5 * normal.square().sum(1))[:, None].expand(-1, len(best))
+        return best + (root @ normal[..., None])[..., 0], -0.5 * normal.square().sum(-1)
 
     def weighed(
         self, draws: Float[Tensor, "k B P"], proposed: Float[Tensor, "k B"] | None

@@ -162,7 +162,8 @@ def _perturbed(prior: Prior, tasks: Tasks, seed: int) -> Tasks:
     y = tasks.y.clone()
     for batch in padded(tasks):
         own = batch.to(prior.like)
-        L = factor(covariance_matrix(prior, at_inputs(prior, own), own.mask), tasks.ids).L
+        names = [tasks.ids[i] for i in batch.tasks.tolist()]
+        L = factor(covariance_matrix(prior, at_inputs(prior, own), own.mask), names).L
         rows = tasks.offsets[batch.tasks][:, None] + torch.arange(batch.mask.shape[1])
         added = L.to(draw) @ torch.where(batch.mask[..., None], draw[rows.clamp(max=len(y) - 1)], 0.0)
         y[rows[batch.mask]] += added[batch.mask]

@@ -19,7 +19,7 @@ from metaprior.learning import Stochastic, Training, train
 from metaprior.methods.network import network_of, network_state
 from metaprior.methods.points import PointMethod
 from metaprior.priors import Network, NetworkOptions
-from metaprior.seeds import generator_of
+from metaprior.seeds import affine_seed, generator_of
 from metaprior.splits import Contexts
 from metaprior.tasks import ContextTarget, Scaler, Task, Tasks, buckets, pad
 
@@ -118,7 +118,7 @@ class MAML(PointMethod):
         """Adam on the error after adaptation, until that of the held-out tasks stops falling."""
         self.scaler_ = Scaler.fit(training)
         options: NetworkOptions = {"dtype": torch.float32, **self.network}
-        network = Network(training.d, training.p, seed=2 * self.seed, **options)
+        network = Network(training.d, training.p, seed=affine_seed(self.seed, factor=2), **options)
         self.start_ = Start(
             network, self.inner_rate, self.inner_steps, learn_rates=self.learn_rates, first_order=self.first_order
         )

@@ -14,6 +14,7 @@ from metaprior.inference import LOG_2PI
 from metaprior.learning import LBFGS, Training, train
 from metaprior.methods.points import PointMethod
 from metaprior.priors import ACTIVATIONS, DeepMean, Network, NetworkOptions
+from metaprior.seeds import affine_seed
 from metaprior.splits import Contexts
 from metaprior.tasks import Inputs, Scaler, Tasks, on_one_grid
 
@@ -43,7 +44,7 @@ class NeuralNetwork(PointMethod):
         """L-BFGS on the squared error, until that of the held-out tasks stops falling."""
         scaler = Scaler.fit(training)
         points, judged = (_Squares.of(scaler.scale(tasks)) for tasks in (training, held_out))
-        mean = DeepMean(training.d, training.p, seed=2 * self.seed, **self.network)
+        mean = DeepMean(training.d, training.p, seed=affine_seed(self.seed, factor=2), **self.network)
         updates = LBFGS(list(mean.parameters()), lambda: points.error(mean), entries=points.x.shape[0])
         self.training_ = train(
             mean,

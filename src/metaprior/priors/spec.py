@@ -20,7 +20,7 @@ from metaprior.priors.networks import NetworkOptions
 from metaprior.priors.noise import DeepNoise, LearnedNoise
 from metaprior.priors.prior import PARTS, Prior
 from metaprior.priors.tails import Degrees
-from metaprior.seeds import child_seed
+from metaprior.seeds import affine_seed, child_seed
 
 CONFIGURATIONS = {
     "vanilla": ("zero", "rbf"),
@@ -88,8 +88,8 @@ class PriorSpec:
         }
         sizes = {"features": self.features, "functions": self.functions}
         prior = Prior(
-            make_mean(self.mean, d=d, p=p, seed=2 * seed, **network),
-            make_kernel(self.kernel, d=d, seed=2 * seed + 1, **sizes, **network),
+            make_mean(self.mean, d=d, p=p, seed=affine_seed(seed, factor=2), **network),
+            make_kernel(self.kernel, d=d, seed=affine_seed(seed, factor=2, offset=1), **sizes, **network),
             self._noise(d, child_seed(seed, 2), network),
             learn=self.learn,
             degrees=None if self.degrees is None else Degrees(self.degrees),

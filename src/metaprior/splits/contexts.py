@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
-from metaprior.seeds import generator_of
+from metaprior.seeds import affine_seed, generator_of
 from metaprior.tasks import ContextTarget, Tasks
 
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
@@ -73,7 +73,7 @@ class RandomSizes(_Sizes):
         return str(n)
 
     def split(self, tasks: Tasks, n: int) -> ContextTarget:
-        return tasks.context_target(n, self.seed + n)
+        return tasks.context_target(n, affine_seed(self.seed, offset=n))
 
 
 class FirstSizes(_Sizes):

@@ -16,7 +16,7 @@ from metaprior.paper.running import contexts_of
 from metaprior.priors import Prior, make_mean
 from metaprior.report import Results
 from metaprior.scoring import Scores, evaluate, score
-from metaprior.seeds import child_seed
+from metaprior.seeds import affine_seed, child_seed
 from metaprior.tasks import ContextTarget, Tasks
 
 STEPS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 400)
@@ -77,7 +77,7 @@ def _watch_learning(
     results: Results, vanilla: Prior, meta: Tasks, watched: ContextTarget, steps: tuple[int, ...], options: Options
 ) -> None:
     """One network for all, learned from the meta-tasks by Adam, looked at from the targets."""
-    mean = make_mean("deep", d=1, p=1, seed=2 * options.seed, hidden=HIDDEN, like=meta.x)
+    mean = make_mean("deep", d=1, p=1, seed=affine_seed(options.seed, factor=2), hidden=HIDDEN, like=meta.x)
     prior = Prior(mean, vanilla.kernel, vanilla.noise, learn=["mean"])
     loss = evidence_loss(prior, "task")
     updates = make_updates("adam", prior, meta, loss, rate=1e-2, batch_size=None, seed=options.seed)
