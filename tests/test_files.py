@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,10 @@ from metaprior import (
     Tasks,
     Warped,
 )
-from metaprior.files import FORMAT, State, read_state, write_state
+from metaprior.files import FORMAT, State, read_state, saved_in, write_state
 from metaprior.learning import checkpoints
 from metaprior.methods import ContextMean, GPPerTask, LastValue, NeuralNetwork
+from metaprior.output import check_file
 from tests.problems import ragged
 
 TASKS = ragged(count=30, largest=7)
@@ -111,6 +113,31 @@ def altered(model, tmp_path, change):
     path = tmp_path / "altered"
     path.write_bytes(change(bytearray(model.read_bytes())))
     return path
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A pipe with a writer who says nothing: whoever reads it does not wait for ever."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.open("wb").close(), daemon=True)
+    writer.start()
+    yield path
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()
+    os.close(reader)
+
+
+def test_a_pipe_is_no_model_and_is_not_read(pipe):
+    for read in (metaprior.load, read_state, MetaGP.load):
+        with pytest.raises(DataError, match="pipe is a pipe or a device, not a model file: write the model to a regul"):
+            read(pipe)
+    assert saved_in(pipe) is None
+
+
+def test_a_pipe_is_not_read_to_know_whether_it_may_be_replaced(pipe):
+    with pytest.raises(OutputError, match="pipe exists, and would be lost"):
+        check_file(pipe, [], ours=lambda path: pytest.fail("it was read"), overwrite=False)
 
 
 def header_of(content):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from metaprior import DataError, MetaGP, Tasks
 from metaprior.cli import app
-from metaprior.data import embedded_table, read_table, write_table
+from metaprior.data import embedded_table, read_table, shard, write_table
 from metaprior.tasks import Columns, Covariate
 from metaprior.tasks.trained_on import as_written
 
@@ -364,6 +364,15 @@ def test_lines_longer_than_a_block_are_read(tmp_path):
     assert table.to_pydict() == {"task": ["007"], "x": [1], "y": [2]}
 
 
+@pytest.mark.parametrize("letters", [4, 24])
+def test_a_table_has_room_for_100_000_columns_and_names_the_limit_for_a_million(tmp_path, letters):
+    names = [f"{k:0{letters}}" for k in range(100_000)]
+    table = read(tmp_path / "t.csv", f"{','.join(names)},task,x,y\n{'1,' * len(names)}007,1,2\n")
+    assert table.to_pydict() == {"task": ["007"], "x": [1], "y": [2]}
+    with pytest.raises(DataError, match=r"has a header that is too long, of more than 4,194,304 bytes"):
+        read(tmp_path / "t.csv", f"{','.join(map(str, range(1_000_000)))},task,x,y\n")
+
+
 def test_a_packed_table_goes_through_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"0{k};{t};{k + t},5\n" for k in range(6) for t in range(4))
@@ -386,9 +395,15 @@ def test_blank_lines_before_the_header_and_tabs_with_decimal_commas(tmp_path):
 
 
 def test_a_line_that_never_ends_is_not_taken_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("metaprior.data.text.LARGEST_BLOCK", 1 << 17)
-    monkeypatch.setattr("metaprior.data.lines.LONGEST", 1 << 20)
-    with pytest.raises(DataError, match=r"no header: its first line is longer than 131,072 signs"):
-        read(tmp_path / "t.csv.gz", gzip.compress(b"a" * (1 << 20)))
+    monkeypatch.setattr("metaprior.data.text.MAX_LINE", 1 << 21)
+    monkeypatch.setattr("metaprior.data.lines.MAX_LINE", 1 << 20)
+    monkeypatch.setattr("metaprior.data.blocks.FIRST", 1 << 20)
+    with pytest.raises(DataError, match=r"has a header that is too long, of more than 4,194,304 bytes: leave out"):
+        read(tmp_path / "t.csv.gz", gzip.compress(b"a" * (5 << 20)))
+    endless = gzip.compress(b"task,x,y\na,1,2\n" + b"0" * (5 << 20))
+    with pytest.raises(DataError, match=r"has a line of more than 2,097,152 bytes: write one observation in each line"):
+        read(tmp_path / "t.csv.gz", endless)
+    with pytest.raises(DataError, match=r"has a line of more than 2,097,152 bytes: write one observation in each line"):
+        shard(tmp_path / "t.csv.gz", tmp_path / "shards", task="task")
     with pytest.raises(DataError, match=r"has a line of more than 1,048,576 bytes"):
         read(tmp_path / "t.zip", zipped("t.jsonl", content=b'{"a": "' + b"a" * (1 << 22)))

@@ -185,7 +185,11 @@ def _tidied(place: Place) -> Path:
 
 def attempt_arguments(given: bytes, place: Place) -> Iterator[Any]:
     """Run a command in this process, as `metaprior` does, and look at the table that it writes."""
-    os.chdir(_tidied(place))
+    yield from _as_command(_tidied(place), given)
+
+
+def _as_command(folder: Path, given: bytes) -> Iterator[Any]:
+    os.chdir(folder)
     result = CliRunner().invoke(app, json.loads(given), input="task,x,y\na,1,2\na,2,\n")
     error = result.exception
     if isinstance(error, SystemExit):
@@ -203,6 +207,8 @@ def attempt_arguments(given: bytes, place: Place) -> Iterator[Any]:
 def outputs(folder: Path) -> Iterator[Any]:
     """The numbers of tables that were written."""
     for path in folder.glob("found*"):
+        if not path.is_file():
+            continue
         table = pq.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
         for name in table.column_names:
             if re.fullmatch(r"(.*_)?(mean|sd|lower|upper)", name):
@@ -230,8 +236,43 @@ def attempt_command(given: bytes, place: Place) -> Iterator[Any]:
     yield from outputs(folder)
 
 
+# ---- pipes ----------------------------------------------------------------------------------------------------------
+
+PIPED = (
+    ["predict", "pipe", "past.csv", "--at", "1"],
+    ["predict", "deep.metaprior", "past.csv", "--at", "1", "--out", "pipe"],
+    ["suggest", "deep.metaprior", "past.csv", "--at", "1", "--out", "pipe"],
+    ["suggest", "pipe", "--at", "1"],
+    ["evaluate", "pipe", "past.csv"],
+    ["show", "pipe"],
+    ["show", "deep.metaprior", "--html", "pipe"],
+    ["fit", *SOURCES[0], "--mean", "constant", "--kernel", "rbf", "--epochs", "1", "--out", "pipe"],
+    ["fit", *SOURCES[0], "--from", "pipe", "--out", "new.metaprior"],
+    ["fit", *SOURCES[0], "--out", "piped"],  # what is kept of its training is a pipe
+    ["compare", *SOURCES[0], "--methods", "last value", "--folds", "2", "--context", "1", "--out", "pipe"],
+)
+"""Commands one file of which is a pipe to which nobody writes. (A table may come through one: such would wait.)"""
+
+
+def make_piped(rng: Random, place: Place) -> bytes:
+    ending = rng.choice(("", ".csv", ".parquet", ".metaprior", ".html", " é"))
+    words = [f"pipe{ending}" if word == "pipe" else word for word in rng.choice(PIPED)]
+    more = (["--seed", "1"], ["--quiet"], ["--resume"], ["--overwrite"], ["--json"])
+    return json.dumps(words + (rng.choice(more) if rng.random() < 0.5 else [])).encode()
+
+
+def attempt_piped(given: bytes, place: Place) -> Iterator[Any]:
+    """Run the command: it takes no pipe for a model, and reads none to know whether it may be replaced."""
+    folder = _tidied(place)
+    for word in {*json.loads(given), ".piped.checkpoint"}:
+        if "pipe" in word and word != "piped":
+            os.mkfifo(folder / word)
+    yield from _as_command(folder, given)
+
+
 FAMILIES = (
     Family("points", "what --at is given", 190_000, 5000, make_points, attempt_points),
     Family("command lines", "options and arguments, in this process", 20_000, 50, make_arguments, attempt_arguments),
+    Family("pipes", "commands that are given one for a model or an output", 300, 20, make_piped, attempt_piped),
     Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

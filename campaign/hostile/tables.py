@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -20,7 +22,7 @@ from pyarrow import ipc
 
 from campaign.hostile.contract import Family, Place
 from campaign.hostile.mutations import dumped, mutated, mutated_json, token, token_bytes
-from metaprior import Tasks, load
+from metaprior import Tasks, load, shard
 from metaprior.data import Query, read_content, read_table
 from metaprior.frames import Wanted, predict_table
 from metaprior.tasks import Columns, Covariate, check_targets, long_table, wide_columns
@@ -266,6 +268,59 @@ def make_database(rng: Random, place: Place) -> bytes:
     return with_options(rng, content, sql=sql, name="t.db")
 
 
+ENDS = {"read": ("t.csv", "t.csv.gz", "t.zip"), "shard": ("t.csv", "t.csv.gz")}
+"""Names of files with a line that does not end, by what is done with them."""
+
+STARTS = (
+    "",
+    "\ufeff",
+    "task,x,y\n",
+    "task,x,y\na,1,2\na,",
+    'task,x,y\na,1,"',
+    '{"task":"',
+    '{"task":"a","x":1}\n{"task":"',
+)
+
+
+def make_endless(rng: Random, place: Place) -> bytes:
+    """A file in a few words: how it begins, what follows again and again, and how many million bytes of it."""
+    how = rng.choice(tuple(ENDS))
+    recipe = {"how": how, "name": rng.choice(ENDS[how]), "start": rng.choice(STARTS), "more": rng.choice('0 ;,x"é')}
+    if rng.random() < 0.3:
+        recipe["more"] = rng.choice(("c,", "1,2,", "0\n", '""', "\\", "{"))
+    return json.dumps(recipe | {"million": rng.choice((1, 5, 20, 70, 150))}).encode()
+
+
+def attempt_endless(given: bytes, place: Place) -> Iterator[Any]:
+    """Read the file, or make shards of it: what is too much is refused before it is in memory."""
+    recipe = json.loads(given)
+    path = place.scratch / recipe["name"]
+    more = (recipe["more"] * 10**6).encode()[: 10**6]
+    with _opened_to_write(path) as file:
+        file.write(recipe["start"].encode())
+        for _ in range(recipe["million"] if recipe["more"] != "0\n" else min(recipe["million"], 5)):
+            file.write(more)
+    if recipe["how"] == "read":
+        yield from asked(read_table(str(path), COLUMNS), COLUMNS, {"missing": "drop"}, place)
+    else:
+        shutil.rmtree(place.scratch / "pieces", ignore_errors=True)
+        shard(path, place.scratch / "pieces", task="task", buckets=2, progress=False)
+
+
+@contextmanager
+def _opened_to_write(path: Path) -> Iterator[Any]:
+    """A file that is packed as its name says."""
+    if path.suffix == ".zip":
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            archive.open("t.csv", "w") as file,
+        ):
+            yield file
+    else:
+        with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as file:
+            yield file
+
+
 def make_wide(rng: Random, place: Place) -> bytes:
     """A row for each task: columns by a pattern, with odd names."""
     stem = rng.choice(("week_", "week_", "", "y ", "2020-01-0", "t=", "week-"))
@@ -299,5 +354,15 @@ FAMILIES = (
     Family("Parquet files", "footers, pages, lengths", 100_000, 500, make_parquet, in_file),
     Family("Feather files", "messages, offsets, lengths", 80_000, 500, make_feather, in_file),
     Family("SQLite files", "bytes, queries, cells of any type", 25_000, 500, make_database, in_file),
+    Family(
+        "endless lines",
+        "headers, rows and values of up to 150 million bytes",
+        300,
+        10,
+        make_endless,
+        attempt_endless,
+        5.0,
+        500_000_000,
+    ),
     Family("wide tables", "names of columns, patterns, cells", 40_000, 500, make_wide, in_file),
 )

@@ -29,6 +29,9 @@ from metaprior.seeds import child_seed
 ROOM = 1 << 30
 """Bytes of a folder that all processes together may fill."""
 
+RESERVED = 1 << 30
+"""Bytes that allocators reserve and need not use."""
+
 
 @dataclass
 class Tally:
@@ -186,7 +189,7 @@ def _prepare(scratch: Path, memory: int) -> None:
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
     if (now := _data_bytes()) is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (now + 2 * memory, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_DATA, (now + 2 * memory + RESERVED, resource.RLIM_INFINITY))
 
 
 def _data_bytes() -> int | None:

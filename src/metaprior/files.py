@@ -116,6 +116,8 @@ def read_state(path: Path) -> State:
         raise DataError(f"{path} is a folder, not a model file.")
     if not path.exists():
         raise DataError(f"there is no model file {path}; `metaprior fit TABLE … --out {path}` makes one.")
+    if not path.is_file():  # reading a pipe would wait for its writer
+        raise DataError(f"{path} is a pipe or a device, not a model file: write the model to a regular file first.")
     try:
         with path.open("rb") as file:  # read, not mapped: one that is cut short meanwhile would end the process
             length = _length(file)

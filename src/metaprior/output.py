@@ -62,7 +62,7 @@ def _check_lost(path: Path, reads: Iterable[str], ours: Callable[[Path], bool], 
             raise OutputError(
                 f"{path} is what this command reads ({name}), and would be lost: choose another {option}."
             )
-    if os.path.lexists(path) and not overwrite and not ours(path):
+    if os.path.lexists(path) and not overwrite and not (path.is_file() and ours(path)):  # a pipe is never read
         raise OutputError(f"{path} exists, and would be lost: choose another {option}, or replace it with --overwrite.")
 
 

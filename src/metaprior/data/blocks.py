@@ -14,7 +14,16 @@ from pyarrow import csv
 from metaprior.data.formats import recognised
 from metaprior.data.streams import Stream, cast, kept
 from metaprior.data.tables import places
-from metaprior.data.text import BLOCK, as_numbers, check_utf8, is_longer, layout_of, not_readable, plain_numbers, tidied
+from metaprior.data.text import (
+    as_numbers,
+    check_utf8,
+    is_longer,
+    larger,
+    layout_of,
+    not_readable,
+    plain_numbers,
+    tidied,
+)
 from metaprior.errors import DataError, MetapriorError
 from metaprior.tasks import Form, form_of
 
@@ -51,7 +60,7 @@ class TextStream(Stream):
         self.schema = kept(found, self.name)
 
     def batches(self, skip: int = 0) -> Iterator[tuple[pa.Table, int]]:
-        block = BLOCK
+        block = self.layout.block
         types = {name: reading.asked for name, reading in self.readings.items()}
         while True:
             stop = 0
@@ -67,7 +76,7 @@ class TextStream(Stream):
             except (pa.ArrowException, OSError, ValueError) as error:
                 if not is_longer(error, block):
                     raise self._told(error) from None
-                block *= 8
+                block = larger(block)
 
     def _opened(self) -> pa.NativeFile:
         self.raw = pa.OSFile(self.name)
@@ -90,7 +99,7 @@ class TextStream(Stream):
             except (pa.ArrowException, OSError, ValueError) as error:
                 if not is_longer(error, block):
                     raise not_readable(error, self.name) from None
-                block *= 8
+                block = larger(block)
         if batch is None or not batch.num_rows:
             raise DataError(f"{self.name} has no rows.")
         check_utf8(batch.schema, self.name)

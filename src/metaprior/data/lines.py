@@ -9,11 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from metaprior.data.formats import Opener
-from metaprior.data.text import BLOCK, Pick, not_utf8
+from metaprior.data.text import BLOCK, MAX_LINE, Pick, not_utf8
 from metaprior.errors import DataError
-
-LONGEST = 1 << 26
-"""Bytes of a line."""
 
 Row = dict[str, Any]
 
@@ -61,8 +58,8 @@ def _blocks(open_: Opener, name: str) -> Iterator[list[bytes]]:
             if first:
                 block, first = block.removeprefix(b"\xef\xbb\xbf"), False
             *lines, rest = (rest + block).split(b"\n")
-            if len(rest) > LONGEST:
-                raise DataError(f"{name} has a line of more than {LONGEST:,} bytes: write an object in each line.")
+            if len(rest) > MAX_LINE:
+                raise DataError(f"{name} has a line of more than {MAX_LINE:,} bytes: write an object in each line.")
             yield lines
     yield [rest]
 

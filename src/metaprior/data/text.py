@@ -19,7 +19,11 @@ from metaprior.tasks import Columns
 BLOCK = 1 << 20
 """Bytes of text that are read at a time; more where a line is longer."""
 
-LARGEST_BLOCK = 1 << 29
+MAX_LINE = 1 << 25
+"""Bytes of a line that are read for certain; none of twice as many is."""
+
+MAX_HEADER = 1 << 22
+"""Bytes of a header: 100,000 columns have room, a million have not."""
 
 NO_VALUE = csv.ConvertOptions().null_values
 """What stands for a missing number: nothing, NA, NaN, null and the like."""
@@ -37,6 +41,7 @@ class Layout(NamedTuple):
     header: list[str]
     blank: int
     place: dict[str, int]
+    block: int  # bytes to read at a time, of which the header is a small part
 
     def written(self, name: str) -> str:
         """What the file itself calls a column: with the blanks around it."""
@@ -66,7 +71,8 @@ def layout_of(open_: Opener, name: str, wanted: Collection[str], delimiter: str 
     line, blank = header_line(open_, name)
     sign = delimiter_of(line, wanted, delimiter)
     header = split_line(line, sign)
-    return Layout(sign, header, blank, pick(header))
+    block = BLOCK if 4 * len(line) < BLOCK else 4 * MAX_HEADER
+    return Layout(sign, header, blank, pick(header), block)
 
 
 def read_text(open_: Opener, name: str, columns: Columns, delimiter: str | None, pick: Pick) -> pa.Table:
@@ -107,7 +113,7 @@ def _check_quotes(column: Any, title: str, name: str) -> None:
 
 def _parsed(open_: Opener, name: str, layout: Layout, types: Mapping[str, Any]) -> pa.Table:
     """Read block by block: the text is never in memory as a whole."""
-    block = BLOCK
+    block = layout.block
     while True:
         try:
             with open_() as file:
@@ -116,7 +122,7 @@ def _parsed(open_: Opener, name: str, layout: Layout, types: Mapping[str, Any]) 
             pa.default_memory_pool().release_unused()  # what parsing took is twice the table
         except (pa.ArrowException, OSError, ValueError) as error:
             if is_longer(error, block):
-                block *= 8
+                block = larger(block)
                 continue
             raise not_readable(error, name) from None
         check_utf8(table.schema, name)
@@ -125,13 +131,27 @@ def _parsed(open_: Opener, name: str, layout: Layout, types: Mapping[str, Any]) 
 
 def is_longer(error: Exception, block: int) -> bool:
     """Whether a line was longer than a block, and a larger one may do."""
-    return "straddling" in str(error) and block < LARGEST_BLOCK
+    return _is_too_long(error) and block < MAX_LINE
+
+
+def larger(block: int) -> int:
+    """The size to try next, where a line is longer than a block."""
+    return min(8 * block, MAX_LINE)
+
+
+def _is_too_long(error: Exception) -> bool:
+    return "straddling" in str(error)
 
 
 def not_readable(error: Exception, name: str) -> DataError:
     """What parsing a text ended with, in words."""
     if "UTF8" in str(error):
         return not_utf8(name)
+    if _is_too_long(error):
+        return DataError(
+            f"{name} has a line of more than {MAX_LINE:,} bytes: write one observation in each line. Or is a quote not "
+            "closed?"
+        )
     return DataError(f"{name} cannot be read as a table: {first_line(error)}")
 
 
@@ -149,10 +169,13 @@ def not_utf8(name: str) -> DataError:
 def header_line(open_: Opener, name: str) -> tuple[str, int]:
     """The first line that is not blank, and how many are before it."""
     with open_() as file, TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline="") as text:
-        lines = iter(partial(text.readline, LARGEST_BLOCK), "")
+        lines = iter(partial(text.readline, MAX_HEADER + 1), "")
         blank, line = next(((k, line.rstrip("\r\n")) for k, line in enumerate(lines) if line.strip()), (0, ""))
-    if len(line) >= LARGEST_BLOCK:
-        raise DataError(f"{name} has no header: its first line is longer than {LARGEST_BLOCK:,} signs.")
+    if len(line) > MAX_HEADER:
+        raise DataError(
+            f"{name} has a header that is too long, of more than {MAX_HEADER:,} bytes: leave out the columns that are "
+            "not needed, or write one observation in each row."
+        )
     if not line.isascii() and any("\udc80" <= sign <= "\udcff" for sign in line):
         raise not_utf8(name)
     return line, blank
