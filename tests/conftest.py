@@ -48,6 +48,7 @@ def browser():
 
 
 def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "ignore::metaprior.MetapriorWarning")  # notes on the data of a test
     config.addinivalue_line("markers", f"{NEEDS_DATA}: reads the real datasets (set by the fixture data_folder)")
     config.addinivalue_line("markers", f"{NEEDS_BROWSER}: opens a page (set by the fixture browser)")
 

@@ -138,7 +138,7 @@ def test_a_model_predicts_possible_values_and_keeps_that_in_its_file(tmp_path, y
 def test_values_that_are_said_to_be_impossible_are_told_with_their_rows():
     table = doses()
     tasks = Tasks.from_table(table, task="who", x="x", y=["dose", "count"])
-    with pytest.raises(DataError, match=r"'dose' is said to be 0\.5 or more, but .* \(row 1 of task 0\)"):
+    with pytest.raises(DataError, match=r"'dose' is said to be 0\.5 or more, but .* \(row 0 of task 0\)"):
         tasks.with_possible({"dose": (0.5, None)})
     with pytest.raises(DataError, match="'dose' is said to be whole numbers"):
         tasks.with_possible(integer=True)

@@ -133,10 +133,10 @@ def test_notes_are_added_up_over_buckets_and_told_once(tmp_path):
     said = run("model", "shards", "--at", "1:30:1", "--out", tmp_path / "p")
     assert said.count("outside the range") == 1
     whole = run("model", "table.parquet", "--at", "1:30:1", "--out", tmp_path / "p.csv")
-    assert said.splitlines()[0] == whole.splitlines()[0]  # the same warning, of all points
-    assert re.match(r"warning: 8\d\d of 1,200 points lie outside the range of 'x'", said)
+    assert said.splitlines()[0] == whole.splitlines()[0]  # the same note, of all points
+    assert re.match(r"note: 8\d\d of 1,200 points lie outside the range of 'x'", said)
     record = json.loads((tmp_path / "p" / "predictions.json").read_text())
-    assert f"warning: {record['notes'][0]}" == said.splitlines()[0]
+    assert f"note: {record['notes'][0]}" == said.splitlines()[0]
     again = run("model", "shards", "--at", "1:30:1", "--out", tmp_path / "p")
     assert again.splitlines()[0] == said.splitlines()[0]  # also of files that were there
 

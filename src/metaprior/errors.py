@@ -65,7 +65,10 @@ def short_of_memory(error: BaseException) -> bool:
 
 
 class MetapriorWarning(UserWarning):
-    """Something a user of the Python API should know."""
+    """What a user should know of a result, in the words of the command line's notes.
+
+    `warnings.simplefilter("ignore", MetapriorWarning)` silences all of them; the start of a message selects some.
+    """
 
 
 @contextmanager

@@ -21,15 +21,38 @@ from metaprior.errors import DataError, MetapriorError, MetapriorWarning, Option
 from metaprior.exports import to_botorch, to_gpytorch
 from metaprior.files import UNREADABLE, State, load_method
 from metaprior.frames import Measuring, Stream, Wanted, predict_batches, predict_table, suggest_table, suggest_tasks
-from metaprior.inference import Conditional, KeptMethod, Method, Posterior, WithinPossible, moved
+from metaprior.inference import (
+    Conditional,
+    Evidence,
+    KeptMethod,
+    Method,
+    Posterior,
+    WithinPossible,
+    moved,
+    posterior_of,
+)
 from metaprior.learning import Training
 from metaprior.methods import OF_ONE, SAMPLE, Begun, LearnedPrior, fit_parts
+from metaprior.notes import told
 from metaprior.options import Parameters, defaults_of, states
 from metaprior.priors import Prior
 from metaprior.scoring import Scores, scores_by_setting
 from metaprior.selection import Auto
 from metaprior.splits import Contexts, Given, both_sides, random_sizes
-from metaprior.tasks import Missing, Parts, Scaler, Support, Tasks, as_tasks, check_task_x, long_table, wide_columns
+from metaprior.tasks import (
+    Missing,
+    Parts,
+    Scaler,
+    Support,
+    Tasks,
+    TrainedOn,
+    as_tasks,
+    check_task_x,
+    long_table,
+    oddities,
+    oddities_of_past,
+    wide_columns,
+)
 
 CPU = torch.device("cpu")
 
@@ -125,9 +148,13 @@ class MetaGP(Parameters, KeptMethod):
             missing=missing,
         )
         if given is not tasks:
-            _warn(note for note in given.notes if note.startswith("dropped"))
+            _warn([*_left_out(given), *oddities_of_past(given)])
+        if start is not None:
+            _warn(told([start.trained_on_.note_on_earlier(given.ids)]))
         self.method_ = self._learned(given, start, checkpoint, keep)
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
+        if given.columns.task_x and not self.trained_on_.columns.task_x:
+            _warn(["the prior makes no use of the task columns, and does not ask for them again."])
         return self
 
     def _learned(
@@ -143,11 +170,13 @@ class MetaGP(Parameters, KeptMethod):
         return method.fit(tasks, start=earlier, checkpoint=checkpoint, keep=keep)
 
     def _fit_parts(self, parts: Parts, start: MetaGP | None, folder: Path | None) -> None:
-        """From a sample, and then on from there with all tasks: `notes_` names what could not go on."""
+        """From a sample, and then on from there with all tasks: `notes_` is what a user should know."""
         held_out = self.options.get("held_out")
         decides = {name: value for name, value in self.options.items() if name not in ("progress", "held_out")}
 
         def begin(sample: Tasks) -> Begun:
+            if start is not None:
+                _warn(told([start.trained_on_.note_on_earlier(sample.ids)]))
             found = self._learned(sample, start)
             return Begun(found, found.weighed_by_ if isinstance(found, Auto) else found.training_.held_out)
 
@@ -163,6 +192,7 @@ class MetaGP(Parameters, KeptMethod):
             progress=bool(self.options.get("progress", True)),
         )
         self.trained_on_, self.scores_ = self.method_.trained_on_, getattr(self.method_, "scores_", {})
+        _warn(self.notes_)
 
     def condition(self, x: Any, y: Any = None, *, task_x: Mapping[str, Any] | None = None) -> Conditional[Posterior]:
         """The prior conditioned on one new task's points, of which there may be none; ask it with `.at(x_new)`.
@@ -172,7 +202,7 @@ class MetaGP(Parameters, KeptMethod):
         that: `{"diet": "rich"}`.
         """
         self._check_fitted()
-        known, context = self.trained_on_.columns, x
+        context = x
         if isinstance(x, Tasks):
             if y is not None or task_x is not None:
                 raise OptionError("y and task_x go with the points of one task; Tasks have their own (with_task_x).")
@@ -180,6 +210,13 @@ class MetaGP(Parameters, KeptMethod):
             if y is None:
                 raise DataError("give the known points of one task, condition(x, y), or Tasks.")
             context = self._one_task(x, y, task_x)
+        context.check_possible(self.trained_on_.columns.y, self.trained_on_.possible)
+        conditional = self._conditioned(context)
+        return conditional if context is x else _OfOneTask(conditional, self.trained_on_)
+
+    def _conditioned(self, context: Tasks) -> Conditional[Posterior]:
+        """The method conditioned on tasks with its columns."""
+        known = self.trained_on_.columns
         for what, found, count in (("input", context.d, len(known.x)), ("target", context.p, len(known.y))):
             if found != count:
                 raise DataError(f"{found} {what} columns, but the prior was learned on {count}: give the same columns.")
@@ -233,15 +270,18 @@ class MetaGP(Parameters, KeptMethod):
         upper (mean_predicted … where a task or input column has that name). at: points, a second table, or "missing"
         (the rows without targets); rows of a table come back in its order and with its index. wide: of a table with one
         row per task, as in `fit`. wanted: level=0.9, latent=False, quantiles=(), samples=0, seed=0, missing="error".
-        What a reader of the table should know (tasks unlike the past ones, rows that were left out) is said in
-        warnings, of the category `MetapriorWarning`.
+        What a reader should know (points outside the past ranges, tasks unlike the past ones, rows that were left
+        out) is said in warnings, of the category `MetapriorWarning`. Known values that the targets cannot have are an
+        error.
         """
+        self._check_fitted()
         if isinstance(context, Tasks):
             named = ", ".join([*wanted, *["wide"] * (wide is not None)])
             if named:
                 raise OptionError(f"{named} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9).")
-            return super().predict(context, at)
-        self._check_fitted()
+            at = _points_of(context, at)
+            _warn(told(self.trained_on_.outside(at)))
+            return posterior_of(self, context, at)
         columns = self.trained_on_.columns
         if wide is not None:
             context = long_table(context, wide, wide_columns(wide, columns), empty=True)
@@ -271,7 +311,9 @@ class MetaGP(Parameters, KeptMethod):
         self._check_fitted()
         wanted = Measuring(points, about, **asked)
         if isinstance(context, Tasks):
-            return suggest_tasks(self, context, at if isinstance(at, Tasks) else context.at_points(at), wanted)[0]
+            at = _points_of(context, at)
+            _warn(told(self.trained_on_.outside(at)))
+            return suggest_tasks(self, context, at, wanted)[0]
         found = suggest_table(self, self.trained_on_.columns, context, at, wanted)
         _warn(found.notes)
         return found.table
@@ -316,13 +358,21 @@ class MetaGP(Parameters, KeptMethod):
         columns = self.trained_on_.columns._asdict()
         given = tasks if isinstance(tasks, Tasks) else as_tasks(tasks, **columns, wide=wide, missing=missing)
         if given is not tasks:
-            _warn(note for note in given.notes if note.startswith("dropped"))
+            _warn([*_left_out(given), *oddities(given)])
+        _warn(self.notes_on_scored(given))
         if callable(context):
             contexts: Contexts = Given(lambda some: {"": both_sides(some, context)})
         else:
             contexts = random_sizes([context], seed)
         (scores,) = scores_by_setting(self, given, contexts).values()
         return scores
+
+    def notes_on_scored(self, tasks: Tasks) -> list[str]:
+        """What a reader of scores of these tasks should know. Values that the targets cannot have are an error."""
+        trained_on = self.trained_on_
+        trained_on.check_inputs(tasks)
+        tasks.check_possible(trained_on.columns.y, trained_on.possible)
+        return told([*trained_on.outside(tasks), trained_on.note_on_seen(tasks.ids)])
 
     @property
     def prior_(self) -> Prior:
@@ -383,7 +433,7 @@ class MetaGP(Parameters, KeptMethod):
             points = replace(points, columns=about.columns, covariates=typical)
         try:
             for context in (points, points.first_points(0)[0]):
-                posterior = self.condition(context).at(x)
+                posterior = self._conditioned(context).at(x)
                 lower, upper = posterior.interval(0.9)
                 found = torch.stack([posterior.mean, posterior.sd, lower, upper])
                 if not bool(found.isfinite().all() and (posterior.sd >= 0).all() and (lower <= upper).all()):
@@ -433,6 +483,29 @@ class MetaGP(Parameters, KeptMethod):
             )
 
 
+class _OfOneTask(Conditional[Posterior]):
+    """The conditional of one task, whose user is warned where it is asked outside the past ranges."""
+
+    def __init__(self, conditional: Conditional[Posterior], trained_on: TrainedOn) -> None:
+        self.conditional, self.trained_on, self.context = conditional, trained_on, conditional.context
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of the task's context, where the method has one."""
+        return self.conditional.evidence
+
+    @property
+    def plausibility(self) -> Tensor | None:
+        """How usual the context is, where the method can tell."""
+        return self.conditional.plausibility
+
+    def posterior(self, points: Tasks) -> Posterior:
+        """The posterior at these points."""
+        asked = replace(points, covariates=self.context.covariates)
+        _warn(told(self.trained_on.outside(asked)), stacklevel=4)
+        return self.conditional.posterior(points)
+
+
 def _said(method: Any) -> str:
     if hasattr(method, "prior_"):
         return "a Student-t process"
@@ -446,7 +519,17 @@ def load(path: str | Path, device: str = "cpu") -> MetaGP:
     return MetaGP.load(path, device)
 
 
-def _warn(notes: Iterable[str]) -> None:
+def _points_of(context: Tasks, at: Any) -> Tasks:
+    """Where tasks are asked, with what is known of each as a whole."""
+    return at if isinstance(at, Tasks) else replace(context.at_points(at), covariates=context.covariates)
+
+
+def _left_out(tasks: Tasks) -> list[str]:
+    """What was left out when tasks were made of a table."""
+    return [note for note in tasks.notes if note.startswith("dropped")]
+
+
+def _warn(notes: Iterable[str], stacklevel: int = 3) -> None:
     """Each note once, where the user called."""
     for note in dict.fromkeys(notes):
-        warnings.warn(note, MetapriorWarning, stacklevel=3)
+        warnings.warn(note, MetapriorWarning, stacklevel=stacklevel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
@@ -14,12 +15,13 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from metaprior.adapters.labels import groups_apart, labels_of
-from metaprior.errors import DataError, OptionError
+from metaprior.errors import DataError, MetapriorWarning, OptionError
 from metaprior.extras import needs
-from metaprior.frames import in_slices
+from metaprior.frames import in_slices, notes_on, strange_of
 from metaprior.inference import Posterior
 from metaprior.methods import LearnedPrior
 from metaprior.model import MetaGP
+from metaprior.notes import told
 from metaprior.options import defaults_of, states, unusual
 from metaprior.selection import Auto
 from metaprior.tasks import Columns, Support, Tasks, offsets_of
@@ -74,6 +76,9 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     kernel the prior is chosen on held-out groups, and most options go with a mean or a kernel of your choice. With a
     kernel alone the mean is "constant", with a mean alone the kernel is "rbf".
 
+    What a reader of predictions should know (groups without known rows, points outside the past ranges) is said in
+    warnings, of the category `MetapriorWarning`.
+
     After `fit`: `gp_` (the `MetaGP`, which can be saved), `context_` (the rows that each group is predicted from:
     those of `fit` are kept), `groups_` (labels that were fitted on; None without groups), `n_features_in_` and, of data
     frames, `feature_names_in_`.
@@ -122,6 +127,7 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         inputs, targets, labels = self._read(X, y, groups)
         given = self._tasks(inputs, targets, labels)
+        given.check_possible(given.columns.y, self.context_.possible)
         if given.p != self.context_.p:
             raise DataError(f"y has {given.p} columns, but the prior was learned on {self.context_.p}.")
         again = set(given.ids)
@@ -224,8 +230,13 @@ class MetaGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             known = Tasks.one_after_another([known, Tasks.empty(new, known.d, known.p)])
             place |= {name: len(place) + k for k, name in enumerate(new)}
         context = known.select([place[name] for name in ids])
-        parts, _ = in_slices(self.gp_, context, points, lambda given, piece: wanted(given.at(piece)))
-        values = torch.cat(parts, -2).detach().numpy()
+        given, _ = in_slices(
+            self.gp_, context, points, lambda some, piece: (wanted(some.at(piece)), strange_of(some, piece))
+        )
+        strange = list(dict.fromkeys(name for _, names in given for name in names))
+        for note in told(notes_on(self.gp_.trained_on_, context, points, strange, ".")):
+            warnings.warn(note, MetapriorWarning, stacklevel=3)
+        values = torch.cat([part for part, _ in given], -2).detach().numpy()
         found = np.empty_like(values)
         found[..., order, :] = values
         return found[..., 0] if self.flat_ else found

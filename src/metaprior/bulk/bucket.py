@@ -24,7 +24,6 @@ from metaprior.model import load
 from metaprior.notes import Note
 from metaprior.output import write_whole
 from metaprior.points import points_at
-from metaprior.report import outside_range
 from metaprior.tasks import TrainedOn, task_owners
 
 KEY = b"metaprior"
@@ -52,7 +51,6 @@ class Done(NamedTuple):
     tasks: int
     rows: int
     notes: list[Note]
-    outside: list[Note]  # of inputs beyond what the model was trained on
 
 
 class Ready(NamedTuple):
@@ -84,7 +82,7 @@ def _ready(question: Question, stamps: tuple[tuple[int, int], ...]) -> Ready:
     shards = Shards.open(question.shards, task=columns.task, x=columns.x, y=columns.y, task_x=about)
     at = where_of(question.at, trained, question.delimiter)
     _check_asked(at, shards)
-    stream = Stream(gp, at, question.wanted, lambda points: outside_range(trained, points.without_task_x()))
+    stream = Stream(gp, at, question.wanted)
     is_file = question.at not in EMBEDDED and os.path.isfile(question.at)
     made_of = {
         "model": _sha256(question.model),
@@ -127,7 +125,7 @@ def predict_bucket(question: Question, out: str, k: int) -> Done:
     shards, stream, table = here.shards, here.stream.afresh(), here.shards.table(k)
 
     def done() -> Done:
-        return Done(k, here.fingerprint, stream.tasks, stream.rows, stream.notes, stream.looked)
+        return Done(k, here.fingerprint, stream.tasks, stream.rows, stream.notes)
 
     def write(path: Path) -> None:
         pieces = _pieces(table, shards.columns.task, stream.where.each)
@@ -154,7 +152,7 @@ def done_before(out: str | Path, k: int) -> Done | None:
     """What became of a bucket, if its file is there and whole."""
     try:
         found = Done(*json.loads(pq.read_metadata(part_file(out, k)).metadata[KEY]))
-        return found._replace(notes=[_note(one) for one in found.notes], outside=[_note(one) for one in found.outside])
+        return found._replace(notes=[_note(one) for one in found.notes])
     except (OSError, pa.ArrowException, ValueError, TypeError, KeyError):
         return None
 

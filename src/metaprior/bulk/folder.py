@@ -45,14 +45,12 @@ class Folder:
             self._write({"complete": False})
         return done
 
-    def finish(self, done: Sequence[Done]) -> tuple[int, int, list[str], list[str]]:
-        """Say in the folder that all is there: tasks, rows, notes, and those on inputs beyond the past ones."""
-        notes, outside = (
-            told(added(note for one in done for note in getattr(one, name))) for name in ("notes", "outside")
-        )
+    def finish(self, done: Sequence[Done]) -> tuple[int, int, list[str]]:
+        """Say in the folder that all is there: tasks, rows and notes."""
+        notes = told(added(note for one in done for note in one.notes))
         tasks, rows = sum(one.tasks for one in done), sum(one.rows for one in done)
-        self._write({"complete": True, "tasks": tasks, "rows": rows, "notes": notes + outside})
-        return tasks, rows, notes, outside
+        self._write({"complete": True, "tasks": tasks, "rows": rows, "notes": notes})
+        return tasks, rows, notes
 
     def tidy(self) -> None:
         """Remove what was being written when a run was stopped."""

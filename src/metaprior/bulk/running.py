@@ -31,7 +31,6 @@ class Outcome(NamedTuple):
     files: int
     kept: int  # files that an earlier run had made
     notes: list[str]
-    outside: list[str]
 
 
 def predict_shards(
@@ -57,9 +56,9 @@ def predict_shards(
                 advance()
     finally:
         folder.tidy()
-    tasks, rows, notes, outside = folder.finish([done[k] for k in range(folder.buckets)])
+    tasks, rows, notes = folder.finish([done[k] for k in range(folder.buckets)])
     left_out = Note(max(points - tasks, 0), NOT_PREDICTED, points)
-    return Outcome(tasks, rows, folder.buckets, kept, [*notes, *told([left_out])], outside)
+    return Outcome(tasks, rows, folder.buckets, kept, [*notes, *told([left_out])])
 
 
 def alone(work: Callable[[int], Done], numbers: Sequence[int]) -> Iterator[Done]:

@@ -49,9 +49,6 @@ def predict_buckets(
         found = predict_shards(question, out, engine, overwrite=overwrite, show=not screen.quiet)
     except WorkerError as error:
         raise WorkerError(f"{error} What is done is kept: the same command goes on from there.") from None
-    for note in found.notes:
-        screen.say(f"note: {note}")
-    for said in found.outside:
-        screen.say(f"warning: {said}")
+    screen.note(*found.notes)
     kept = f", {found.kept:,} of them by an earlier run" if found.kept else ""
     screen.say(f"{found.rows:,} predictions for {found.tasks:,} tasks written to {out} ({found.files:,} files{kept})")

@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from metaprior.cli.given import Given
-from metaprior.errors import OptionError
+from metaprior.errors import MetapriorWarning, OptionError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
-from metaprior.notes import told
 from metaprior.output import check_file, same_file
 from metaprior.points import number_or_date
-from metaprior.report import described, outside_range
+from metaprior.report import described
 from metaprior.splits import Contexts, Until, default_sizes, random_sizes
-from metaprior.tasks import Columns, Tasks, TrainedOn, check_targets, read_support
+from metaprior.tasks import Columns, Tasks, check_targets, oddities, oddities_of_past, read_support
 
 LONGEST = 60
 """Letters of a task's name in the name of its picture."""
@@ -37,6 +38,25 @@ class Screen:
     def say(self, text: str) -> None:
         if not self.quiet:
             self.console.print(text, highlight=False, markup=False)
+
+    def note(self, *notes: str) -> None:
+        for note in notes:
+            self.say(f"note: {note}")
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Warnings of the library inside are notes of the command."""
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, MetapriorWarning):
+                self.note(str(message))
+            else:
+                shown(message, category, *where, **more)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", MetapriorWarning)
+            shown, warnings.showwarning = warnings.showwarning, show
+            yield
 
     def show(self, table: Any) -> None:
         if not self.quiet and not self.as_json:
@@ -66,8 +86,9 @@ def read_tasks(
     cluster: str | None = None,
     support: Sequence[str] = (),
     integer: bool = False,
+    past: bool = True,
 ) -> Tasks:
-    """A table as tasks, and a word on what was seen."""
+    """A table as tasks, and a word on what was seen. past: whether they are to be learned from."""
     named = {*columns.task, *columns.x, *columns.y, *(one.name for one in columns.task_x)}
     more = () if cluster is None or cluster in named else (cluster,)  # read as what names a task is: 7 and 007 are two
     found = given.read(columns._replace(task=(*columns.task, *more)), delimiter, quiet=screen.quiet)
@@ -85,25 +106,8 @@ def read_tasks(
         f"{given}: {found.num_rows:,} rows, {len(tasks):,} tasks of {int(sizes.min())} to {int(sizes.max())} points "
         f"(median {int(sizes.median())}); {x} → {y}{about}"
     )
-    for note in (*tasks.notes, *_oddities(tasks)):
-        screen.say(f"note: {note}")
+    screen.note(*tasks.notes, *(oddities_of_past(tasks) if past else oddities(tasks)))
     return tasks
-
-
-def _oddities(tasks: Tasks) -> Iterator[str]:
-    """What a user would want to know before learning from these."""
-    if len(tasks) == 1:
-        yield "there is one task only: what tasks have in common cannot be learned from it."
-    for one in tasks.columns.task_x:
-        if one.levels and 2 * len(one.levels) > len(tasks):
-            yield (
-                f"column {one.name!r} has {len(one.levels)} levels for {len(tasks)} tasks: a new task's will hardly be "
-                "among them."
-            )
-    for names, values in ((tasks.columns.x, tasks.x), (tasks.columns.y, tasks.y)):
-        for name, column in zip(names, values.unbind(1), strict=True):
-            if len(column) > 1 and bool((column == column[0]).all()):
-                yield f"column {name!r} is {float(column[0]):g} in every row."
 
 
 def check_model_file(out: Path, given: Given, overwrite: bool, start: str | None = None) -> None:
@@ -113,13 +117,6 @@ def check_model_file(out: Path, given: Given, overwrite: bool, start: str | None
         return saved_in(path) not in (None, CHECKPOINT) and not (start and same_file(path, start))
 
     check_file(out, given.files, ours=is_other_model, overwrite=overwrite)
-
-
-def warn_range(trained_on: TrainedOn, tasks: Tasks, screen: Screen) -> None:
-    """A word where inputs lie outside what the model was trained on."""
-    trained_on.check_inputs(tasks)
-    for said in told(outside_range(trained_on, tasks)):
-        screen.say(f"warning: {said}")
 
 
 def picture_names(tasks: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from metaprior.cli.common import Screen, chosen_contexts, read_tasks, warn_range
+from metaprior.cli.common import Screen, chosen_contexts, read_tasks
 from metaprior.cli.given import Given
 from metaprior.inference import Method
 from metaprior.methods import GPPerTask, LastValue
@@ -26,14 +26,9 @@ def evaluate_model(
     """Scores of a model on a table's tasks, beside what needs no other tasks."""
     method = load(model, device)
     columns = method.trained_on_.columns
-    tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
-    warn_range(method.trained_on_, tasks, screen)
-    seen = method.trained_on_.seen(tasks.ids)
-    if seen:
-        screen.say(
-            f"warning: the model was trained on {len(seen):,} of these {len(tasks):,} tasks (the first is "
-            f"{seen[0]!r}): their scores are too good."
-        )
+    how: dict[str, Any] = {"missing": missing, "delimiter": delimiter, "screen": screen, "cluster": cluster}
+    tasks = read_tasks(given, columns, past=False, **how)
+    screen.note(*method.notes_on_scored(tasks))
     contexts = chosen_contexts(context, until, tasks, seed, screen)
     methods: dict[str, Method] = {model: method, **_rivals(tasks, contexts)}
     by_method = {name: scores_by_setting(one, tasks, contexts) for name, one in methods.items()}

@@ -27,19 +27,18 @@ def fit_model(tasks: Tasks, gp: MetaGP, out: Path, *, start: MetaGP | None, resu
     if checkpoint.exists() and not resume:
         checkpoint.unlink()
     auto = gp.mean is None and gp.kernel is None
-    roles = Roles(tasks, None, None) if auto else roles_for(tasks, start, gp.options["seed"], screen)
+    roles = Roles(tasks, None, None) if auto else roles_for(tasks, start, gp.options["seed"])
     if not auto:
         gp.options["held_out"] = roles.stop
     if resume and not checkpoint.exists():
         screen.say("there is nothing to resume: learning starts anew.")
     try:
-        gp.fit(roles.train, start=start, checkpoint=checkpoint, keep=True)
+        with screen.noting():
+            gp.fit(roles.train, start=start, checkpoint=checkpoint, keep=True)
     except KeyboardInterrupt:
         if checkpoint.exists():
             screen.say("stopped; the training so far is kept: add --resume to go on.")
         raise
-    if tasks.columns.task_x and not gp.trained_on_.columns.task_x:
-        screen.say("note: the prior makes no use of the task columns, and does not ask for them again.")
     tell_and_save(gp, roles, out, len(tasks), tasks.d, screen)
     checkpoint.unlink(missing_ok=True)  # not before the model is there
 
@@ -78,11 +77,9 @@ def _checkpoint_of(out: Path) -> Path:
     return out.with_name(f".{out.name}.checkpoint")
 
 
-def roles_for(tasks: Tasks, start: MetaGP | None, seed: int, screen: Screen) -> Roles:
+def roles_for(tasks: Tasks, start: MetaGP | None, seed: int) -> Roles:
     """Tasks to train on, to stop by and to judge by; a model has learned from none of the last two before."""
     known = set(start.trained_on_.seen(tasks.ids)) if start is not None else set()
-    if known:
-        screen.say(f"note: the earlier model has learned from {len(known):,} of these {len(tasks):,} tasks before.")
     return roles_of(tasks, seed, [i for i, name in enumerate(tasks.ids) if name not in known])
 
 

@@ -80,15 +80,14 @@ def learn(asked: Asked) -> None:
     chosen = asked.model.get("mean") is None and asked.model.get("kernel") is None and start is None
     sample = shards.sample(SAMPLE if chosen else OF_ONE)
     gp = MetaGP(**asked.model) if start is None else start.like_new(**asked.model)
-    roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"], screen)
+    roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"])
     others = [part for part in (roles.stop, roles.judge) if isinstance(part, Tasks)]
     if roles.stop is not None:
         gp.options["held_out"] = roles.stop
     kept = _kept(asked.out)
     ranks.told(lambda: _prepare(kept, asked.resume, screen))
-    gp.fit(shards.apart_from(*others) if others else shards, start=start, checkpoint=kept)
-    for note in gp.notes_:
-        screen.say(f"note: {note}")
+    with screen.noting():
+        gp.fit(shards.apart_from(*others) if others else shards, start=start, checkpoint=kept)
     ranks.told(lambda: tell_and_save(gp, roles, asked.out, shards.tasks, len(shards.columns.x), screen))
     if ranks.first:
         _forget(kept)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from metaprior.bulk import where_of
-from metaprior.cli.common import Screen, picture_names, warn_range
+from metaprior.cli.common import Screen, picture_names
 from metaprior.cli.given import Given, files_read
 from metaprior.data import check_output, column_names, write_table
 from metaprior.errors import MetapriorError, OptionError
@@ -54,10 +54,8 @@ def predict_model(
     optional = [one.name for one in columns.task_x]  # the points may have them
     known = given.as_long(given.read(columns, delimiter, optional, quiet=screen.quiet), columns)
     where = where_of(at, method.trained_on_, delimiter)
-    found, notes, points = predict_table(method, columns, known, where, wanted, gaps=given.wide is not None)
-    for note in notes:
-        screen.say(f"note: {note}")
-    warn_range(method.trained_on_, points.without_task_x(), screen)
+    found, notes, _ = predict_table(method, columns, known, where, wanted, gaps=given.wide is not None)
+    screen.note(*notes)
     write_table(found, out)
     if out != "-":
         tasks = len(_positions(found, columns.task))

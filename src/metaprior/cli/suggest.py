@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from metaprior.bulk import where_of
-from metaprior.cli.common import Screen, picture_names, warn_range
+from metaprior.cli.common import Screen, picture_names
 from metaprior.cli.given import files_read, split_names
 from metaprior.data import check_output, column_names, read_table, write_table
 from metaprior.errors import MetapriorError, OptionError
@@ -56,9 +56,7 @@ def suggest_points(
         asked = asked._replace(about=_asked_about(about, method.trained_on_))
     known, where = _read(method, table, at, given, delimiter)
     found = suggest_table(method, columns, known, where, asked, progress=not screen.quiet)
-    for note in found.notes if table is not None else ():
-        screen.say(f"note: {note}")
-    warn_range(method.trained_on_, found.points.without_task_x(), screen)
+    screen.note(*found.notes)
     write_table(found.table, out)
     _say(found, columns, about, out, screen)
     if plot is not None:

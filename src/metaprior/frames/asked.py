@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,21 +13,27 @@ import numpy as np
 import torch
 
 from metaprior.errors import DataError, OptionError
-from metaprior.notes import Note
+from metaprior.notes import Note, added
 from metaprior.tasks import (
     Columns,
     Missing,
     NothingLeftError,
+    Possible,
     Tasks,
+    arrow_of,
     as_frame,
     as_written,
     check_known,
+    check_possible,
+    dropped_zones,
     holds_dates,
     holds_times,
+    in_numbers,
     is_table,
     offsets_of,
     task_columns,
     task_ids,
+    task_owners,
     with_dates,
 )
 
@@ -87,8 +94,27 @@ def asked_of(frame: nw.DataFrame[Any], columns: Columns, at: Any, missing: Missi
     if about:
         points = points.with_task_x(_of_each(tables, columns, points), columns.task_x)
         context = replace(context, columns=columns, covariates=points.covariates)
+    notes += added(note for table in tables for note in dropped_zones(table, columns.x))
     index = None if gaps and isinstance(at, str) else nw.maybe_get_index(tables[-1])
     return Asked(context, points, notes, rows, None if rows is None or index is None else index[np.sort(rows)])
+
+
+def check_known_values(
+    frame: nw.DataFrame[Any], columns: Columns, possible: Sequence[Possible], *, gaps: bool = False
+) -> None:
+    """Check that the known values of a table are possible. gaps: of a wide table, whose points have no rows."""
+    if not possible:
+        return
+    arrays = [arrow_of(frame, name) for name in columns.y]
+    found = [None if array is None else in_numbers(array) for array in arrays]
+    values = [np.full(len(frame), np.nan) if one is None else one for one in found]  # not numbers: nothing is known
+    owner, ids = task_owners(frame, columns.task)
+
+    def where(row: int) -> str:
+        place = f"{columns.x[0]} {frame[columns.x[0]][row]}" if gaps else f"row {row}"
+        return f"{place} of task {ids[owner[row]]!r}"
+
+    check_possible(columns.y, possible, torch.from_numpy(np.stack(values, 1)), where)
 
 
 def _everywhere(frame: nw.DataFrame[Any], columns: Columns, at: Any) -> Tasks:
@@ -124,7 +150,7 @@ def _known(frame: nw.DataFrame[Any], columns: Columns, missing: Missing) -> tupl
     except NothingLeftError:
         said = f"dropped all {len(frame):,} rows of the table: none is complete."
         return None, [left_out._replace(number=len(frame), alone=said)]
-    dropped = [note for note in found.notes if note.startswith("dropped")]
+    dropped = [note for note in found.notes if re.match(r"dropped \d", note)]
     if not dropped:
         return found, [left_out]
     notes = [left_out._replace(number=len(frame) - len(found.x), alone=dropped[0])]

@@ -50,15 +50,13 @@ class Stream:
     """Predicts batches of one table, each of which holds whole tasks, and knows what it has seen.
 
     All that comes out has one schema, that of the first batch: types follow from its columns and from where is asked,
-    never from values. look: what else is to be noted of the points, in `looked`.
+    never from values.
     """
 
-    def __init__(
-        self, method: Any, at: Any, wanted: Wanted, look: Callable[[Tasks], Sequence[Note]] = lambda points: ()
-    ) -> None:
+    def __init__(self, method: Any, at: Any, wanted: Wanted) -> None:
         wanted.check()
         check_at(at)
-        self.method, self.wanted, self.look = method, wanted, look
+        self.method, self.wanted = method, wanted
         self.columns: Columns = method.trained_on_.columns
         self.where = _Where(at, self.columns)
         self.given: dict[str, Any] = {}  # types of the first batch
@@ -66,7 +64,7 @@ class Stream:
         self._begin()
 
     def _begin(self) -> None:
-        self.seen, self.notes, self.looked = _Seen(), list[Note](), list[Note]()
+        self.seen, self.notes = _Seen(), list[Note]()
         self.tasks = self.rows = 0  # that were predicted
 
     def afresh(self) -> Stream:
@@ -114,7 +112,7 @@ class Stream:
         except NothingAskedError as nothing:
             self.notes = added([*self.notes, *nothing.notes])
             return self.schema.empty_table()
-        self.notes, self.looked = added([*self.notes, *notes]), added([*self.looked, *self.look(points)])
+        self.notes = added([*self.notes, *notes])
         self.tasks, self.rows = self.tasks + len(points), self.rows + len(points.x)
         return found
 
@@ -215,7 +213,7 @@ def _predicted_names(method: Any, trained: TrainedOn, wanted: Wanted) -> list[st
         context = replace(context, columns=trained.columns, covariates=about)
     points = context.at_points(torch.tensor([[low for low, _ in trained.x_range]], dtype=torch.float64))
     points = replace(points, covariates=context.covariates)
-    return list(one_slice(method.condition(context), points, trained.columns, wanted)[0])
+    return list(one_slice(method.condition(context), points, trained.columns, wanted))
 
 
 def _plain(dtype: Any) -> Any:

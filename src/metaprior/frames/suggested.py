@@ -11,12 +11,12 @@ import pyarrow as pa
 import torch
 
 from metaprior.errors import DataError
-from metaprior.frames.asked import asked_of
-from metaprior.frames.tables import IMPLAUSIBLE
+from metaprior.frames.asked import asked_of, check_known_values
+from metaprior.frames.tables import notes_on, strange_of
 from metaprior.frames.written import as_table, identities, named_apart
 from metaprior.inference import Suggestion
 from metaprior.learning import threads_for
-from metaprior.notes import Note, first_names, told
+from metaprior.notes import told
 from metaprior.progress import progress_bar
 from metaprior.tasks import Columns, Missing, Tasks, TrainedOn, check_targets, with_dates
 
@@ -58,9 +58,11 @@ def suggest_table(
         frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
     except TypeError:
         raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
+    trained_on = method.trained_on_
     context, points, notes, *_ = asked_of(frame, columns, at, asked.missing)
+    check_known_values(frame, columns, trained_on.possible)
     for known in (context, points) if len(context.x) else (points,):
-        method.trained_on_.check_inputs(known)
+        trained_on.check_inputs(known)
     check_targets(context)
     found, strange = suggest_tasks(method, context, points, asked, progress=progress)
     chosen = Tasks.from_inputs([one.x for one in found], points.ids)
@@ -68,9 +70,7 @@ def suggest_table(
     before = identities(chosen, columns.task) | {named_apart("order", columns): order}
     after = {named_apart(name, columns): values for name, values in _bought(found, columns.y).items()}
     written = as_table(frame, columns.x, chosen.x, before, after)
-    notes.append(Note(int((context.sizes == 0).sum()), "tasks have no known rows: they get the prior.", len(points)))
-    said = "tasks are unlike those the prior was learned from"
-    notes.append(Note(len(strange), said, len(points), first_names(strange), ": so may be what is suggested for them."))
+    notes += notes_on(trained_on, context, points, strange, ": so may be what is suggested for them.")
     return Suggested(written.to_native(), tuple(told(notes)), context, points, found)
 
 
@@ -88,8 +88,7 @@ def suggest_tasks(
             with threads_for(len(where) ** 2):
                 conditional = method.condition(context.select([i]))
                 found.append(conditional.suggest(where, asked.points, about=asked.about, seed=asked.seed))
-            if conditional.plausibility is not None and float(conditional.plausibility[0]) < IMPLAUSIBLE:
-                strange.append(points.ids[i])
+                strange += strange_of(conditional, points.select([i]))
             advance()
     return found, strange
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from metaprior.devices import device_of, rows_at_once
 from metaprior.errors import DeviceMemoryError, NumericalError, OptionError
-from metaprior.frames.asked import asked_of
+from metaprior.frames.asked import asked_of, check_known_values
 from metaprior.frames.written import MOMENTS, as_table, identities, named_apart, with_index
 from metaprior.inference import Posterior
 from metaprior.notes import Note, first_names, told
 from metaprior.options import check_removed
-from metaprior.tasks import Columns, Missing, Tasks, as_frame, check_targets, with_dates
+from metaprior.tasks import Columns, Missing, Tasks, TrainedOn, as_frame, check_targets, duplicate_rows, with_dates
 
 Array = np.ndarray[Any, Any]
 
@@ -128,25 +128,24 @@ def predict_counted(
     """The same, with notes that can be added to those of other tables."""
     wanted.check()
     frame = with_dates(as_frame(table), columns.x)
+    trained_on = method.trained_on_
     context, points, notes, rows, index = asked_of(frame, columns, at, wanted.missing, gaps=gaps)
+    check_known_values(frame, columns, trained_on.possible, gaps=gaps)
     for known in (context, points) if len(context.x) else (points,):
-        method.trained_on_.check_inputs(known)
+        trained_on.check_inputs(known)
     check_targets(context)
     _check_size(points, len(columns.y), wanted.samples)
-    if columns.task_x:
-        notes += method.trained_on_.unlike(context)
     given, halved = in_slices(
         method,
         context,
         points,
-        lambda conditional, piece: (piece, *one_slice(conditional, piece, columns, wanted)),
+        lambda conditional, piece: (one_slice(conditional, piece, columns, wanted), strange_of(conditional, piece)),
         whole=wanted.samples > 0,
         between=partial(between, context, points),
     )
-    parts = [part for _, part, _ in given]
-    unlike = [piece.ids[i] for piece, _, some in given for i in some.tolist()]
-    strange = list(dict.fromkeys(unlike))  # a task's points may come in several pieces
-    notes.append(_unlike(strange, len(points), columns))
+    parts = [part for part, _ in given]
+    strange = list(dict.fromkeys(name for _, some in given for name in some))  # a task may be in several pieces
+    notes += notes_on(trained_on, context, points, strange, f": see the column {named_apart('plausibility', columns)}.")
     notes.append(Note(halved, "times the memory was too small: fewer tasks were predicted at once."))
     values_of = {
         name: values if len(parts) == 1 else np.concatenate([part[name] for part in parts])
@@ -158,8 +157,6 @@ def predict_counted(
         x = x[torch.from_numpy(order)]
         before, values_of = ({name: one[order] for name, one in part.items()} for part in (before, values_of))
     written = with_index(as_table(frame, columns.x, x, before, values_of), index)
-    blank = int((context.sizes == 0).sum())
-    notes.append(Note(blank, "tasks have no known rows: they get the prior.", len(points)))
     return Counted(written.to_native(), notes, points)
 
 
@@ -225,24 +222,42 @@ def _pieces(points: Tasks, known: int) -> list[Tasks]:
     ]
 
 
-def one_slice(conditional: Any, points: Tasks, columns: Columns, wanted: Wanted) -> tuple[dict[str, Array], Tensor]:
-    """The columns that are predicted of some tasks, and which of these are unlike the past ones.
+def strange_of(conditional: Any, points: Tasks) -> list[Any]:
+    """Those of some tasks that are unlike the past ones, where the method can tell."""
+    usual = conditional.plausibility
+    return [] if usual is None else [points.ids[i] for i in torch.nonzero(usual < IMPLAUSIBLE)[:, 0].tolist()]
+
+
+def one_slice(conditional: Any, points: Tasks, columns: Columns, wanted: Wanted) -> dict[str, Array]:
+    """The columns that are predicted of some tasks.
 
     conditional: the method with what is known of them.
     """
     posterior, usual = conditional.at(points), conditional.plausibility
-    strange = torch.nonzero(usual < IMPLAUSIBLE)[:, 0] if usual is not None else torch.zeros(0, dtype=torch.int64)
     found = predicted_columns(posterior, columns.y, wanted)
     _check_finite(found, points)
     if usual is not None:
         found["plausibility"] = usual[points.task_of_row].numpy()
-    return {named_apart(name, columns): values for name, values in found.items()}, strange
+    return {named_apart(name, columns): values for name, values in found.items()}
 
 
-def _unlike(strange: Sequence[Any], tasks: int, columns: Columns) -> Note:
-    """A word on tasks that are unlike the past ones."""
-    then = f": see the column {named_apart('plausibility', columns)}."
-    return Note(len(strange), "tasks are unlike those the prior was learned from", tasks, first_names(strange), then)
+def notes_on(trained_on: TrainedOn, context: Tasks, points: Tasks, strange: Sequence[Any], then: str) -> list[Note]:
+    """What a reader of predictions should know, whoever asks.
+
+    Args:
+        trained_on: what the model was trained on.
+        context: what is known of each task.
+        points: where the tasks are predicted.
+        strange: the tasks that are unlike the past ones.
+        then: the end of the note on these.
+    """
+    tasks = len(points)
+    return [
+        duplicate_rows(context),
+        *trained_on.outside(points),
+        Note(len(strange), "tasks are unlike those the prior was learned from", tasks, first_names(strange), then),
+        Note(int((context.sizes == 0).sum()), "tasks have no known rows: they get the prior.", tasks),
+    ]
 
 
 def _check_size(points: Tasks, targets: int, samples: int) -> None:

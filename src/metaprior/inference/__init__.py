@@ -18,7 +18,7 @@ from metaprior.inference.factor import JITTER, Factor, factor, inverse, mean_ove
 from metaprior.inference.gathered import Gathered
 from metaprior.inference.gaussian import GaussianMarginals, IndependentGaussians
 from metaprior.inference.gaussian_process import ContextBatch, GaussianConditional, GaussianPosterior
-from metaprior.inference.method import KeptMethod, Method
+from metaprior.inference.method import KeptMethod, Method, posterior_of
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
 from metaprior.inference.moved import MovedConditional, MovedPosterior, moved
 from metaprior.inference.possible import PossibleConditional, PossiblePosterior, WithinPossible
@@ -38,5 +38,5 @@ __all__ = [
     "WarpedConditional", "WarpedPosterior", "WithinPossible", "at_inputs", "check_fits", "condition",
     "condition_many", "conditioned", "covariance_matrix", "evidence",
     "evidences", "factor", "inverse", "mean_over", "moved", "normal_nodes", "normal_scores", "padded_identity",
-    "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
+    "posterior_of", "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

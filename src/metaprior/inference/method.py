@@ -44,14 +44,19 @@ class Method(ABC):
 
         at: `Tasks`, or one array of points for every task. Task covariates may be those of either.
         """
-        if isinstance(at, Tasks) and at.covariates is not None:
-            if context.covariates is None:
-                columns = context.columns._replace(task_x=at.columns.task_x)
-                context = replace(context, covariates=at.covariates, columns=columns)
-            elif not torch.equal(context.covariates, at.covariates):
-                raise DataError("the points say something else of a task as a whole than its context: give it once.")
-        found: Posterior = self.condition(context).at(at)
-        return found
+        return posterior_of(self, context, at)
+
+
+def posterior_of(method: Method, context: Tasks, at: Any) -> Posterior:
+    """What `Method.predict` gives, without what a method of its own may say to a user about it."""
+    if isinstance(at, Tasks) and at.covariates is not None:
+        if context.covariates is None:
+            columns = context.columns._replace(task_x=at.columns.task_x)
+            context = replace(context, covariates=at.covariates, columns=columns)
+        elif not torch.equal(context.covariates, at.covariates):
+            raise DataError("the points say something else of a task as a whole than its context: give it once.")
+    found: Posterior = method.condition(context).at(at)
+    return found
 
 
 class KeptMethod(Method, Saved):

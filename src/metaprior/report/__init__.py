@@ -2,7 +2,7 @@
 
 from metaprior.report.cells import BETTER, WORSE, make_grids
 from metaprior.report.chapters import COMPARISON, Chapter, Picture, draw_figures
-from metaprior.report.facts import described, facts_of, figure_text, outside_range, shown_range
+from metaprior.report.facts import described, facts_of, figure_text
 from metaprior.report.figures.common import Curves, drawn_before, key_line, key_patch, named, new_figure, write_figure
 from metaprior.report.figures.model import model_figures, suggestion_figure, task_figure
 from metaprior.report.figures.performance import performance
@@ -29,7 +29,7 @@ __all__ = [
     "Results", "Row", "among_results", "colour_of", "described", "draw_figures", "drawn_before", "facts_of",
     "figure_text", "html_page", "is_live_page", "is_model_page", "join", "key_line", "key_patch", "live_link",
     "live_page", "make_grids", "mark_sign", "markdown_tables", "model_figures", "model_page", "named", "new_figure",
-    "outside_range", "performance", "read_found", "references", "section", "shown_range", "suggestion_figure", "tag",
+    "performance", "read_found", "references", "section", "suggestion_figure", "tag",
     "task_figure", "terminal_tables", "write_comparison", "write_figure", "write_html", "write_live_page",
     "write_model_page",
 ]  # fmt: skip

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from metaprior.methods import FPCA, LearnedPrior, Mixture
-from metaprior.notes import Note
 from metaprior.selection import Auto
 from metaprior.tasks import Covariate, Possible, TrainedOn
 
@@ -22,7 +19,7 @@ def facts_of(method: Any, trained_on: TrainedOn, scores: Mapping[str, Any], size
         "structure": _structure(method),
         **({"tried": _tried(method)} if isinstance(method, Auto) else {}),
         "task columns": ", ".join(map(str, columns.task)),
-        "input columns": ", ".join(f"{name} ({shown_range(trained_on, k)})" for k, name in enumerate(columns.x)),
+        "input columns": ", ".join(f"{name} ({trained_on.shown_range(k)})" for k, name in enumerate(columns.x)),
         **({"task inputs": _task_inputs(trained_on)} if columns.task_x else {}),
         "target columns": ", ".join(
             f"{name} ({low:g} to {high:g}{f'; can be {one}' if str(one) else ''})"
@@ -46,32 +43,10 @@ def figure_text(found: Mapping[str, Any]) -> str:
     return f"{found['mean']:.4g}{error}"
 
 
-def shown_range(trained_on: TrainedOn, k: int) -> str:
-    """From where to where an input column was trained on; days as dates."""
-    ends = trained_on.x_range[k]
-    if trained_on.columns.x[k] not in trained_on.dated:
-        return f"{ends[0]:g} to {ends[1]:g}"
-    days = [np.datetime64("1970-01-01", "D") + np.timedelta64(int(end), "D") for end in ends]
-    return f"{days[0]} to {days[1]}"
-
-
 def described(one: Covariate, ranges: Mapping[str, str] | None = None) -> str:
     """A task column with the levels that it has, or the range."""
     said = ", ".join(one.levels or ()) or (ranges or {}).get(one.name)
     return f"{one.name} ({said})" if said else one.name
-
-
-def outside_range(trained_on: TrainedOn, tasks: Any) -> list[Note]:
-    """Of each input, how many points lie outside what the model was trained on; of each covariate, how many tasks."""
-    found = []
-    for k, (name, (low, high)) in enumerate(zip(trained_on.columns.x, trained_on.x_range, strict=True)):
-        said = (
-            f"points lie outside the range of {name!r} that the model was trained on ({shown_range(trained_on, k)}): "
-            "far from the known points it only repeats its prior there."
-        )
-        outside = (tasks.x[:, k] < low) | (tasks.x[:, k] > high)
-        found.append(Note(int(outside.sum()), said, len(tasks.x)))
-    return found + trained_on.unlike(tasks)
 
 
 def _task_inputs(trained_on: TrainedOn) -> str:

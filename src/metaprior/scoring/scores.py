@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metaprior.devices import within_memory
 from metaprior.errors import DataError, DeviceMemoryError, UnknownNameError
-from metaprior.inference import Method, Posterior
+from metaprior.inference import Method, Posterior, posterior_of
 from metaprior.tasks import Tasks
 
 SLICE = 400_000_000
@@ -110,7 +110,7 @@ def evaluate(method: Method, context: Tasks, target: Tasks, steps: Float[Tensor,
             continue
         try:
             with within_memory(f"scoring {len(wanted):,} tasks", "Score fewer at a time, or use device='cpu'."):
-                parts.append(score(method.predict(given, wanted), wanted, steps))
+                parts.append(score(posterior_of(method, given, wanted), wanted, steps))
         except DeviceMemoryError:
             if len(which) < 2:
                 raise

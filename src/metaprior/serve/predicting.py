@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metaprior.errors import DataError, OptionError
-from metaprior.frames import Wanted, predict_table
-from metaprior.notes import told
+from metaprior.frames import Wanted, check_known_values, predict_table
 from metaprior.options import check_removed
 from metaprior.points import points_at
-from metaprior.report import outside_range
 from metaprior.serve.models import Served
 from metaprior.serve.refusals import Refusal
 from metaprior.serve.settings import Settings
@@ -129,14 +128,14 @@ def predicted(table: pa.Table, asked: Asked, served: Served, stop: Stop) -> tupl
 
     method = served.gp
     stop.check()
-    found, notes, where = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
-    said = told(outside_range(method.trained_on_, where.without_task_x()))
-    return found, [*served.notes, *dict.fromkeys(notes), *said]
+    found, notes, _ = predict_table(method, served.columns, table, asked.at, asked.wanted, between)
+    return found, [*served.notes, *notes]
 
 
 def tasks_of(table: pa.Table, served: Served) -> tuple[list[dict[str, Any]], list[str]]:
     """The tasks of a table, as a page shows them, and what to know of them: rows without a target are left out."""
     tasks = Tasks.from_table(table, **served.columns._asdict(), missing="drop")
+    check_known_values(nw.from_native(table), served.columns, served.gp.trained_on_.possible)
     served.gp.trained_on_.check_inputs(tasks)
     found = []
     for task, size in zip(tasks, tasks.sizes.tolist(), strict=True):

@@ -23,13 +23,15 @@ from metaprior.tasks.batches import (
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.dates import Form, form_of
+from metaprior.tasks.oddities import duplicate_rows, oddities, oddities_of_past
 from metaprior.tasks.parts import Parts
 from metaprior.tasks.patterns import Pattern, looks_wide
-from metaprior.tasks.possible import Possible, Support, read_support
+from metaprior.tasks.possible import Possible, Support, check_possible, read_support
 from metaprior.tasks.rounding import resolution, rounding_variance
 from metaprior.tasks.scaling import Scaler
 from metaprior.tasks.tables import (
     check_known,
+    dropped_zones,
     holds_dates,
     holds_times,
     in_days,
@@ -47,8 +49,9 @@ __all__ = [
     "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "ROW", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
     "Missing", "NothingLeftError", "Padded", "Parts", "Pattern", "Possible", "Scaler", "SharedInputs", "Support",
     "Task", "Tasks", "TrainedOn", "arrow_of", "as_frame", "as_tasks", "as_written", "batches", "buckets", "check_known",
-    "check_targets", "check_task_x", "distinct_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times",
-    "in_days", "in_numbers", "in_order", "is_table", "long_table", "looks_wide", "offsets_of", "on_one_grid", "pad",
-    "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
+    "check_possible", "check_targets", "check_task_x", "distinct_rows", "dropped_zones", "duplicate_rows", "form_of",
+    "groups_of_inputs", "holds_dates", "holds_times", "in_days", "in_numbers", "in_order", "is_table", "long_table",
+    "looks_wide", "oddities", "oddities_of_past", "offsets_of", "on_one_grid", "pad", "padded", "read_support",
+    "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
     "task_owners", "wide_columns", "with_dates",
 ]  # fmt: skip

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from metaprior.errors import DataError, OptionError, UnknownNameError
 
@@ -14,6 +18,15 @@ Ends = tuple[float | None, float | None]
 Support = Ends | Mapping[str, Ends]
 """Of all targets, or of some by name."""
 
+SHOWN = 3
+"""Number of impossible values that a message lists."""
+
+PAST = ("is said to be", "Put them right, or leave them out, or widen what is possible.")
+"""How a message continues after the column, and ends, where values are to be learned from."""
+
+KNOWN = ("can only be", "Put them right, or leave those rows out; another support needs another fit.")
+"""The same where values are known of tasks that a model is asked about."""
+
 
 class Possible(NamedTuple):
     """The values that a target can have: from one to another, and whole numbers alone where it is one."""
@@ -21,6 +34,11 @@ class Possible(NamedTuple):
     lower: float = -math.inf
     upper: float = math.inf
     whole: bool = False
+
+    def excludes(self, values: Float[Tensor, " N"]) -> Bool[Tensor, " N"]:
+        """Which values a target cannot have. Values that are not finite are missing, not impossible."""
+        wrong = (values < self.lower) | (values > self.upper) | ((values != values.round()) & self.whole)
+        return wrong & values.isfinite()
 
     def __str__(self) -> str:
         ends = f"{self.lower:g} or more" * (self.upper == math.inf) or f"{self.upper:g} or less" * (
@@ -80,11 +98,28 @@ def read_support(words: Sequence[str], names: Sequence[str]) -> Support | None:
     return found
 
 
-def not_possible(name: str, one: Possible, count: int, first: Sequence[tuple[str, float]]) -> DataError:
-    """That so many past values are not such as can be. first: some of them, where they stand and what they are."""
-    shown = ", ".join(f"{value:g} ({where})" for where, value in first)
-    return DataError(
-        f"column {name!r} is said to be {one}, but {count:,} of its values are not: {shown}"
-        + (", …" if count > len(first) else "")
-        + ". Put them right, or leave them out, or widen what is possible."
-    )
+def check_possible(
+    names: Sequence[str],
+    possible: Sequence[Possible],
+    y: Float[Tensor, "N p"],
+    where: Callable[[int], str],
+    words: tuple[str, str] = KNOWN,
+) -> None:
+    """Check that all values of the targets are possible.
+
+    Args:
+        names: the target columns.
+        possible: what each can be; empty if anything.
+        y: the values.
+        where: describes the place of a row, for the message.
+        words: `KNOWN` or `PAST`.
+    """
+    said, advice = words
+    for name, one, column in zip(names, possible, y.unbind(1), strict=False):
+        rows = torch.nonzero(one.excludes(column))[:, 0].tolist()
+        if rows:
+            shown = ", ".join(f"{float(column[row]):g} ({where(row)})" for row in rows[:SHOWN])
+            more = ", …" if len(rows) > SHOWN else ""
+            raise DataError(
+                f"column {name!r} {said} {one}, but {len(rows):,} of its values are not: {shown}{more}. {advice}"
+            )

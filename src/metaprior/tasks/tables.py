@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError
+from metaprior.notes import Note
 from metaprior.tasks.arrow import arrow_of, as_frame
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
@@ -27,6 +28,9 @@ DAYS = "days since 1970-01-01"
 SHOWN = 12
 """So many of a table's columns are named where one is missing."""
 
+UTC = ("UTC", "Etc/UTC", "+00:00", "Z")
+"""Names of the zone in which days are counted."""
+
 Names = str | Sequence[str]
 Array = np.ndarray[Any, Any]
 
@@ -39,6 +43,7 @@ class LongTable(NamedTuple):
     clocks: tuple[str, ...]
     task_x: dict[str, list[Any]]  # in each column one value per task; None where it has none
     cluster: list[Any] | None = None  # the same of the column of clusters
+    zones: tuple[Note, ...] = ()  # time zones that were dropped
 
 
 def named_columns(
@@ -67,7 +72,7 @@ def read_long(table: Any, columns: Columns, cluster: str | None = None) -> LongT
     whole = {one.name: _of_tasks(frame, one.name, owner, ids) for one in about}
     groups = None if cluster is None else _of_tasks(frame, cluster, owner, ids, "cluster")
     dated, clocks = (tuple(name for name in columns.x if holds(frame, name)) for holds in (holds_dates, holds_times))
-    return LongTable(rows, dated, clocks, whole, groups)
+    return LongTable(rows, dated, clocks, whole, groups, tuple(dropped_zones(frame, columns.x)))
 
 
 def task_columns(frame: nw.DataFrame[Any], columns: Columns) -> dict[str, list[Any]]:
@@ -230,6 +235,18 @@ def with_dates(frame: nw.DataFrame[Any], names: Sequence[str]) -> nw.DataFrame[A
             native = nw.from_arrow(pa.table({"dates": found}), backend=nw.get_native_namespace(frame))
             frame = frame.with_columns(native.get_column("dates").alias(name))
     return frame
+
+
+def dropped_zones(frame: nw.DataFrame[Any], names: Sequence[str]) -> list[Note]:
+    """Notes on time zones that the days of these columns do not keep; UTC is kept."""
+    found = []
+    for name in names:
+        array = arrow_of(frame, name)
+        zone = array.type.tz if array is not None and pa.types.is_timestamp(array.type) else None
+        if zone not in (None, *UTC):
+            before = f"dropped the time zone {zone} of column {name!r} in "
+            found.append(Note(len(frame), "rows: its moments count in UTC.", before=before))
+    return found
 
 
 def holds_dates(frame: nw.DataFrame[Any], name: str) -> bool:

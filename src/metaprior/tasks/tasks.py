@@ -14,13 +14,14 @@ from torch import Tensor
 
 from metaprior.arrays import writable
 from metaprior.errors import DataError, OptionError
+from metaprior.notes import told
 from metaprior.seeds import generator_of
 from metaprior.tasks._checks import Missing, NothingLeftError, as_matrix, check_missing_option, check_shapes, names_of
 from metaprior.tasks.arrow import as_frame, is_table
 from metaprior.tasks.columns import Columns, default_columns
 from metaprior.tasks.covariates import Covariate, encode
 from metaprior.tasks.patterns import looks_wide
-from metaprior.tasks.possible import Possible, Support, not_possible, possible_values
+from metaprior.tasks.possible import PAST, Possible, Support, check_possible, possible_values
 from metaprior.tasks.rows import Rows
 from metaprior.tasks.tables import DAYS, LongTable, Names, named_columns, read_long
 from metaprior.tasks.wide import long_table, wide_columns
@@ -152,6 +153,7 @@ class Tasks:
         tasks = _assembled(found.rows, missing) if wide is None else _with_values(found.rows)
         said = [f"column {name!r}: dates, in {DAYS}" for name in found.dated]
         said += [f"column {name!r}: times of day, in days (noon is 0.5)" for name in found.clocks]
+        said += told(found.zones)
         tasks = replace(tasks, notes=(*said, *tasks.notes), dated=found.dated, clocks=found.clocks)
         tasks = _with_task_columns(tasks, found, missing) if found.task_x else tasks
         if found.cluster is None:
@@ -212,17 +214,17 @@ class Tasks:
         the names of those that are whole. Predictions stay within what is possible.
         """
         possible = possible_values(self.columns.y, support, integer)
-        for name, one, column in zip(self.columns.y, possible, self.y.unbind(1), strict=False):
-            bad = (column < one.lower) | (column > one.upper) | ((column != column.round()) & one.whole)
-            if len(rows := torch.nonzero(bad)[:, 0]):
-                first = [(self._where(row), float(column[row])) for row in rows[:3].tolist()]
-                raise not_possible(name, one, len(rows), first)
+        check_possible(self.columns.y, possible, self.y, self._where, PAST)
         return replace(self, possible=possible)
+
+    def check_possible(self, names: Sequence[str], possible: Sequence[Possible]) -> None:
+        """Check that a model whose targets are called so, and can be this, may be asked about the tasks."""
+        check_possible(names, possible, self.y, self._where)
 
     def _where(self, row: int) -> str:
         """A row of the container, as a user would find it."""
         task = int(self.task_of_row[row])
-        return f"row {row - int(self.offsets[task]) + 1} of task {self.ids[task]!r}"
+        return f"row {row - int(self.offsets[task])} of task {self.ids[task]!r}"
 
     @cached_property
     def units(self) -> Int[Tensor, " m"]:

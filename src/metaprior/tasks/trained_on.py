@@ -11,12 +11,13 @@ from functools import reduce
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.notes import Note
+from metaprior.notes import Note, first_names
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.possible import Possible
@@ -130,7 +131,30 @@ class TrainedOn:
             if was != now:
                 raise DataError(f"the model was trained on {was} in column {name!r}; here it holds {now}.")
 
-    def unlike(self, tasks: Tasks) -> list[Note]:
+    def shown_range(self, k: int) -> str:
+        """The range of an input column, for a message; days as dates."""
+        low, high = self.x_range[k]
+        if self.columns.x[k] not in self.dated:
+            return f"{low:g} to {high:g}"
+        days = [np.datetime64("1970-01-01", "D") + np.timedelta64(int(end), "D") for end in (low, high)]
+        return f"{days[0]} to {days[1]}"
+
+    def outside(self, points: Tasks) -> list[Note]:
+        """Notes on points and covariates outside the ranges of the meta-tasks, one for each column."""
+        found = []
+        for k, (low, high) in enumerate(self.x_range):
+            beyond = (points.x[:, k] < low) | (points.x[:, k] > high)
+            found.append(Note(int(beyond.sum()), self.said_outside(k), len(points.x)))
+        return found + self._unlike(points)
+
+    def said_outside(self, k: int) -> str:
+        """What is said of points outside the range of an input column, after their number."""
+        return (
+            f"points lie outside the range of {self.columns.x[k]!r} that the model was trained on "
+            f"({self.shown_range(k)}): far from the known points it only repeats its prior there."
+        )
+
+    def _unlike(self, tasks: Tasks) -> list[Note]:
         """Of each covariate, how many of these tasks lie outside the range of the meta-tasks."""
         found = []
         for place, name, low, high in self.task_numbers() if tasks.covariates is not None else ():
@@ -141,6 +165,17 @@ class TrainedOn:
             )
             found.append(Note(int(((column < low) | (column > high)).sum()), said, len(tasks)))
         return found
+
+    def note_on_seen(self, ids: Sequence[Hashable]) -> Note:
+        """A note on tasks to score that were among the meta-tasks."""
+        seen = self.seen(ids)
+        then = ": their scores are too good."
+        return Note(len(seen), "tasks", len(ids), first_names(seen), then, "the model was trained on ")
+
+    def note_on_earlier(self, ids: Sequence[Hashable]) -> Note:
+        """A note on tasks to learn from that the model has learned from before."""
+        seen = self.seen(ids)
+        return Note(len(seen), "of these tasks before.", before="the earlier model has learned from ")
 
     def seen(self, ids: Iterable[Hashable]) -> list[Hashable]:
         """Those of these tasks that were among the meta-tasks."""
