@@ -3,6 +3,7 @@
 from datetime import date, datetime
 from datetime import time as clock
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -100,6 +101,16 @@ def test_dates_and_times_come_back(kind, times):
     assert [str(one).removesuffix(" 00:00:00") for one in given] == (
         ["06:00:00", "13:45:00"] if times else ["2020-03-28", "2020-03-29"]
     )
+
+
+def test_times_of_day_end_before_midnight():
+    """The end of the day is 1, which no time of day is: such points come back as numbers."""
+    frame = pd.DataFrame({"task": ["a"] * 3 + ["b"] * 3, "x": ["00:00", "13:45", "20:15"] * 2, "y": np.arange(6.0)})
+    gp = MetaGP("linear", "rbf", max_epochs=3, progress=False).fit(frame, task="task", x="x", y="y")
+    found = gp.predict(frame, [0.0, 0.5])
+    assert found["x"].tolist() == [clock(0), clock(12)] * 2
+    found = gp.predict(frame, [0.0, 0.5, 1.0])
+    assert found["x"].tolist() == [0.0, 0.5, 1.0] * 2
 
 
 def test_dates_go_through_the_commands(tmp_path, monkeypatch):

@@ -296,6 +296,18 @@ def test_hosts_origins_and_tokens(home):
         assert "access-control-allow-origin" not in plain.headers
 
 
+def test_browsers_ask_beforehand_for_pages_of_known_origins_alone(home):
+    ahead = {"Access-Control-Request-Method": "POST"}
+    with client(home, "sea", origins=("https://lab.example",)) as asked:
+        known = asked.options("/predict", headers=ahead | {"Origin": "https://lab.example"})
+        assert (known.status_code, known.headers["access-control-allow-origin"]) == (204, "https://lab.example")
+        foreign = asked.options("/predict", headers=ahead | {"Origin": "https://evil.example"})
+        assert "--cors" in told(foreign, 403)
+        assert "access-control-allow-origin" not in foreign.headers
+        for same in ({}, {"Origin": HOST}):  # nobody asks beforehand from here
+            assert "not asked so" in told(asked.options("/predict", headers=ahead | same), 405)
+
+
 def test_only_this_machine_unless_told():
     with pytest.raises(OptionError, match="Give a --token that they have to know, or --open"):
         Settings(host="0.0.0.0")
