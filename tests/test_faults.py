@@ -20,7 +20,7 @@ from metaprior.report import Results
 from metaprior.selection import trials
 from tests.problems import ragged
 from tests.test_auto import curves
-from tests.test_tool import run
+from tests.test_tool import refused, run
 
 TASKS = ragged(count=30, largest=7)
 FIT = ["--task", "id", "--x", "x", "--y", "y", "--quiet"]
@@ -95,7 +95,7 @@ def test_a_choice_that_was_killed_ends_with_the_same_bytes(count, ranked, kills,
 @pytest.mark.parametrize(
     "how", [["--rungs", "gp per task,fpca"], ["--mean", "linear", "--kernel", "deep", "--epochs", "30"]]
 )
-def test_a_checkpoint_stays_until_the_model_is_there(how, tmp_path, monkeypatch):
+def test_a_checkpoint_stays_until_the_model_is_there(how, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
     words = ["fit", table_at(tmp_path / "t.csv"), *FIT, *how]
     run(*words, "--out", tmp_path / "whole")
@@ -107,8 +107,18 @@ def test_a_checkpoint_stays_until_the_model_is_there(how, tmp_path, monkeypatch)
 
         patch.setattr(MetaGP, "save", killed)
         run(*words, "--out", tmp_path / "m", fails=True)
-    assert (tmp_path / ".m.checkpoint").exists()
+    kept = (tmp_path / ".m.checkpoint").read_bytes()
+    said = refused(*words, "--out", tmp_path / "m", capsys=capsys, monkeypatch=monkeypatch)
+    assert (
+        ".m.checkpoint holds what a run that was stopped has learned: go on with --resume, or start anew with" in said
+    )
+    assert (tmp_path / ".m.checkpoint").read_bytes() == kept
     run(*words, "--out", tmp_path / "m", "--resume")
+    assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not (tmp_path / ".m.checkpoint").exists()
+    (tmp_path / "m").unlink()
+    (tmp_path / ".m.checkpoint").write_bytes(kept)
+    run(*words, "--out", tmp_path / "m", "--overwrite")
     assert (tmp_path / "m").read_bytes() == (tmp_path / "whole").read_bytes()
     assert not (tmp_path / ".m.checkpoint").exists()
 

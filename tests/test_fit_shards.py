@@ -126,6 +126,16 @@ def test_a_run_that_was_killed_goes_on_with_any_number_of_workers(alone, shards,
     assert same(out, alone[0])
 
 
+def test_a_training_that_was_stopped_is_not_lost_without_a_word(shards, tmp_path, capsys, monkeypatch):
+    kept = tmp_path / ".m.parts" / "0.checkpoint"
+    kept.parent.mkdir()
+    kept.write_bytes(b"learned")
+    words = ("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 1)
+    said = refused(*words, capsys=capsys, monkeypatch=monkeypatch)
+    assert ".m.parts holds what a run that was stopped has learned: go on with --resume, or start anew with" in said
+    assert kept.read_bytes() == b"learned"
+
+
 def test_a_worker_that_dies_is_named(shards, tmp_path):
     process = command("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 2)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

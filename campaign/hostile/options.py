@@ -270,9 +270,45 @@ def attempt_piped(given: bytes, place: Place) -> Iterator[Any]:
     yield from _as_command(folder, given)
 
 
+# ---- trainings that were stopped ------------------------------------------------------------------------------------
+
+KEPT = {"new.metaprior": ".new.metaprior.checkpoint", "past.metaprior": ".past.metaprior.checkpoint"}
+"""What is kept of a training meanwhile, by the name of its model; the second is the name that a model has by itself."""
+
+
+def make_kept(rng: Random, place: Place) -> bytes:
+    """A command that fits, in whose place another training was stopped."""
+    words = ["fit", *rng.choice(BASES["fit"])]
+    if rng.random() < 0.3:
+        at = words.index("--out")
+        del words[at : at + 2]
+    for _ in range(rng.choice((0, 1, 1))):
+        name, flag = rng.choice([one for one in _known()["fit"] if one[0] not in ("--out", "--overwrite", "--resume")])
+        words += [name] if flag else [name, _word(rng)]
+    more = rng.choice(([], [], ["--overwrite"], ["--resume"]))
+    return json.dumps([word.replace("/", "|") for word in words if "\0" not in word] + more).encode()
+
+
+def attempt_kept(given: bytes, place: Place) -> Iterator[Any]:
+    """Run it: what is kept stays as it is, unless the command may replace it or goes on with it."""
+    folder, words = _tidied(place), json.loads(given)
+    content = (place.home / "prior.checkpoint").read_bytes()
+    for name in KEPT.values():
+        (folder / name).write_bytes(content)
+    try:
+        yield from _as_command(folder, given)
+    finally:
+        lost = [
+            name for name in KEPT.values() if not (folder / name).exists() or (folder / name).read_bytes() != content
+        ]
+        if lost and words[-1] not in ("--overwrite", "--resume"):
+            raise RuntimeError(f"{lost[0]} is lost")
+
+
 FAMILIES = (
     Family("points", "what --at is given", 190_000, 5000, make_points, attempt_points),
     Family("command lines", "options and arguments, in this process", 20_000, 50, make_arguments, attempt_arguments),
     Family("pipes", "commands that are given one for a model or an output", 300, 20, make_piped, attempt_piped),
+    Family("stopped trainings", "fits in whose place one is kept", 500, 20, make_kept, attempt_kept),
     Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

@@ -249,7 +249,7 @@ def fit(
     """Meta-learn a prior from a table of past tasks, or a folder of shards, and write it to one file."""
     screen = Screen(quiet, as_json)
     given = Given.of(table, sql, db, wide)
-    target = check_out(out, given, from_model, html, overwrite)
+    target = check_out(out, given, from_model, html, resume=resume, overwrite=overwrite)
     columns = named_columns(given, task, x, y, task_x)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}

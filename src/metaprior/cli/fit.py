@@ -10,7 +10,7 @@ from rich.table import Table
 from metaprior.cli.common import Screen, check_model_file
 from metaprior.cli.given import Given
 from metaprior.cli.show import check_page
-from metaprior.errors import OptionError
+from metaprior.errors import OptionError, OutputError
 from metaprior.files import saved_in
 from metaprior.learning import CHECKPOINT
 from metaprior.model import MetaGP, load
@@ -62,12 +62,20 @@ def tell_and_save(gp: MetaGP, roles: Roles, out: Path, tasks: int, d: int, scree
     screen.result({"model": str(out), "tasks": tasks, **found})
 
 
-def check_out(asked: Path | None, given: Given, start: str | None, html: Path | None, overwrite: bool) -> Path:
+def check_out(
+    asked: Path | None, given: Given, start: str | None, html: Path | None, *, resume: bool, overwrite: bool
+) -> Path:
     """Where the model goes, if nothing is lost by it, by its page, or by what is kept of the training meanwhile."""
     out = asked or Path(f"{given.stem}.metaprior")
     check_model_file(out, given, overwrite, start)
     checkpoint, reads = _checkpoint_of(out), given.files
     check_file(checkpoint, reads, ours=lambda path: saved_in(path) == CHECKPOINT, overwrite=overwrite)
+    kept = [checkpoint] if given.folder is None else [*checkpoints_folder(out).glob("*.checkpoint")]
+    if any(path.exists() for path in kept) and not resume and not overwrite:
+        raise OutputError(
+            f"{checkpoint if given.folder is None else checkpoints_folder(out)} holds what a run that was stopped has "
+            "learned: go on with --resume, or start anew with --overwrite."
+        )
     if html is not None:
         check_page(html, [*reads, str(out)], overwrite)
     return out
@@ -75,6 +83,11 @@ def check_out(asked: Path | None, given: Given, start: str | None, html: Path | 
 
 def _checkpoint_of(out: Path) -> Path:
     return out.with_name(f".{out.name}.checkpoint")
+
+
+def checkpoints_folder(out: Path) -> Path:
+    """The folder in which what is learned from shards is kept meanwhile."""
+    return out.with_name(f".{out.name}.parts")
 
 
 def roles_for(tasks: Tasks, start: MetaGP | None, seed: int) -> Roles:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metaprior.cli.common import Screen
-from metaprior.cli.fit import columns_of_start, roles_for, start_of, tell_and_save
+from metaprior.cli.fit import checkpoints_folder, columns_of_start, roles_for, start_of, tell_and_save
 from metaprior.cli.given import Given
 from metaprior.data import Shards
 from metaprior.errors import OptionError, OutputError
@@ -84,7 +84,7 @@ def learn(asked: Asked) -> None:
     others = [part for part in (roles.stop, roles.judge) if isinstance(part, Tasks)]
     if roles.stop is not None:
         gp.options["held_out"] = roles.stop
-    kept = _kept(asked.out)
+    kept = checkpoints_folder(asked.out)
     ranks.told(lambda: _prepare(kept, asked.resume, screen))
     with screen.noting():
         gp.fit(shards.apart_from(*others) if others else shards, start=start, checkpoint=kept)
@@ -98,11 +98,6 @@ def _opened(asked: Asked) -> Shards:
     known["support"] = read_support(known["support"], columns.y)
     named = {"x": columns.x, "y": columns.y, "task": columns.task, "task_x": columns.task_x}
     return Shards.open(asked.folder, **named, **known, missing=asked.missing)  # type: ignore[arg-type]
-
-
-def _kept(out: Path) -> Path:
-    """The folder in which what was learned is kept meanwhile."""
-    return out.with_name(f".{out.name}.parts")
 
 
 def _prepare(folder: Path, resume: bool, screen: Screen) -> None:
