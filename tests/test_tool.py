@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,9 @@ from metaprior.cli.app import app
 from metaprior.data import embedded_table
 from metaprior.learning import checkpoints
 from metaprior.report.live import page as live
+from metaprior.selection import Auto, compare
+from metaprior.splits import random_sizes
+from metaprior.tasks import Possible, Tasks
 
 NAMES = ["--task", "year", "--x", "month", "--y", "temperature"]
 
@@ -194,6 +198,44 @@ def test_compare_ends_in_a_sentence(folder, tmp_path):
     best = metaprior.load(tmp_path / "best")
     assert best.trained_on_.tasks == 40
     run("show", tmp_path / "best", "--pictures", tmp_path / "pictures")
+
+
+def test_compare_keeps_to_what_the_target_can_be_and_says_who_is_left_out(tmp_path, monkeypatch):
+    """Counts; the recommended model is the choice of fit, written with what it was told of the target."""
+    monkeypatch.chdir(tmp_path)
+    rng, rows = np.random.default_rng(0), []
+    for k in range(24):
+        level = rng.normal()
+        rows += [f"{k},{t},{rng.poisson(np.exp(1.5 + 0.3 * level + np.sin(t)))}" for t in range(2 if k < 4 else 7)]
+    write("counts.csv", "\n".join(["patient,week,seizures", *rows]) + "\n")
+    words = ("--task", "patient", "--x", "week", "--y", "seizures", "--support", "0,", "--integer")
+    methods = ("--methods", "auto,gp per task,last value", "--folds", 2, "--context", "1,3")
+    found = run("compare", "counts.csv", *words, *methods, "--report", "report", "--out", "best", "--json")
+    left_out = "4 of 24 tasks are not scored from 3 points: they have no more than 3 points (0, 1, 2, 3)."
+    assert f"note: {left_out}" in found.stderr
+    told = json.loads(found.stdout)
+    assert told["recommended"] == "auto"
+    assert left_out in told["notes"]
+    assert left_out in (Path("report") / "report.html").read_text()
+    gp = metaprior.load("best")
+    assert gp.trained_on_.possible == (Possible(0.0, math.inf, True),)
+    assert isinstance(gp.method_, Auto)
+    assert gp.trained_on_.tasks == 24
+    tasks = Tasks.from_table(csv.read_csv("counts.csv"), task="patient", x="week", y="seizures")
+    expected = compare(
+        tasks.with_possible((0, None), integer=True),
+        random_sizes([1, 3], 0),
+        methods=["auto", "gp per task", "last value"],
+        folds=2,
+    )
+    rows = json.loads((Path("report") / "results.json").read_text())["rows"]
+    for (method, setting), scores in expected.scores.items():
+        (row,) = [
+            one for one in rows if (one["method"], one["setting"], one["metric"]) == (method, setting, "log_likelihood")
+        ]
+        assert row["mean"] == pytest.approx(scores.summary("log_likelihood").mean)
+    impossible = run("compare", "counts.csv", *words[:6], "--support", "1,", *methods, fails=True)
+    assert "is said to be 1 or more" in str(impossible.exception)
 
 
 def test_a_comparison_ends_well_without_a_page_to_try(folder, tmp_path, monkeypatch):

@@ -441,6 +441,8 @@ def compare(
     db: DbOption = None,
     task_x: TaskXOption = None,
     cluster: ClusterOption = None,
+    support: SupportOption = None,
+    integer: IntegerOption = False,
     context: ContextOption = None,
     context_until: UntilOption = None,
     methods: Annotated[
@@ -465,7 +467,8 @@ def compare(
     given = Given.of(table, sql, db, wide)
     check_outputs(report, out, given, overwrite)
     columns = named_columns(given, task, x, y, task_x)
-    tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, cluster=cluster)
+    known = {"cluster": cluster, "support": support or (), "integer": integer}
+    tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)

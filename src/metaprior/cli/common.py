@@ -134,6 +134,14 @@ def picture_names(tasks: Iterable[tuple[Any, ...]]) -> dict[tuple[Any, ...], str
 
 
 def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: int, screen: Screen) -> Contexts:
+    """How tasks are split to be scored, and a note where that leaves tasks out."""
+    found = _contexts(context, until, tasks, seed)
+    for one in found.left_out(tasks):
+        screen.say(f"note: {one}")
+    return found
+
+
+def _contexts(context: str | None, until: str | None, tasks: Tasks, seed: int) -> Contexts:
     """`--context 1,3,5` or `--context-until hour=24`; by default sizes that suit the tasks."""
     if context and until:
         raise OptionError("give --context or --context-until, not both.")
@@ -149,14 +157,5 @@ def chosen_contexts(context: str | None, until: str | None, tasks: Tasks, seed: 
             sizes = [int(part) for part in context.split(",")]
         except ValueError:
             raise OptionError(f"--context {context}: give whole numbers, such as 1,3,5.") from None
-        found = random_sizes(sizes, seed)
-        for n in sizes:
-            small = int((tasks.sizes <= n).sum())
-            if small and n > 0 and small < len(tasks):
-                screen.say(
-                    f"note: {small:,} of {len(tasks):,} tasks have no more than {n} points: not scored from {n}."
-                )
-            elif small == len(tasks) and len(sizes) > 1:
-                screen.say(f"note: no task has more than {n} points: nothing is scored from {n}.")
-        return found
+        return random_sizes(sizes, seed)
     return random_sizes(default_sizes(tasks), seed)

@@ -46,6 +46,8 @@ def compare_methods(
     """Cross-validate, write results and report, say which prior to use, and keep it if asked."""
     start = time.perf_counter()
     found = compare(tasks, contexts, methods=methods, folds=folds, seed=seed, progress=not screen.quiet)
+    left_out = [f"left out: {name} ({why})" for name, why in found.skipped.items()]
+    notes = [*tasks.notes, *map(str, found.left_out), *left_out]
     settings = {
         "seed": seed,
         "tasks": len(tasks),
@@ -53,6 +55,7 @@ def compare_methods(
         "chosen_in_each_fold": list(found.winners),
         "left_out": found.skipped,
         "verdict": found.verdict(),
+        "notes": notes,
     }
     results = Results("compare", settings)
     for (method, setting), scores in found.scores.items():
@@ -64,8 +67,8 @@ def compare_methods(
     draw_figures(COMPARISON, results.rows, results.curves, folder)
     for table in terminal_tables(results.rows):
         screen.show(table)
-    for name, why in found.skipped.items():
-        screen.say(f"left out: {name} ({why})")
+    for note in left_out:
+        screen.say(note)
     screen.say(found.verdict())
     if out is not None:
         name = found.recommended
@@ -78,7 +81,7 @@ def compare_methods(
     screen.say(f"written to {folder}: report.html, results.json, tasks.parquet, table.md")
     gains = {name: gain._asdict() for name, gain in found.gains(found.best).items()}
     found_json = {"best": found.best, "recommended": found.recommended, "gains_of_best": gains}
-    screen.result(found_json | {"verdict": found.verdict(), "folder": str(folder)})
+    screen.result(found_json | {"verdict": found.verdict(), "notes": notes, "folder": str(folder)})
 
 
 def _write_page(winner: KeptMethod, name: str, path: Path, screen: Screen) -> None:

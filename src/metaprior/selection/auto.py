@@ -7,7 +7,7 @@ tasks are so unlike the past ones that the prior should not be trusted with them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -22,7 +22,7 @@ from metaprior.inference import CalibratedConditional, Calibration, Conditional,
 from metaprior.learning import Checkpoint, fingerprint_of, going_on
 from metaprior.methods import METHODS, All, Combination, Entry, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
-from metaprior.scoring import LEVELS, Summary, summarise
+from metaprior.scoring import LEVELS, Scores, Summary, summarise
 from metaprior.selection.cross_fitting import CrossFitted, cross_fitted, fitted_ensemble
 from metaprior.selection.trials import ALONE, Plan, Trials, cost_of
 from metaprior.selection.trying import Seen, Values, combined
@@ -54,8 +54,9 @@ class Auto(KeptMethod):
     tried; the quick ones are in any case. thorough: all rungs on all tasks, however many there are: nothing is given up
     early, or ranked on a sample. device: "cpu", "cuda", or "auto" (a GPU where there is one): what gains from a GPU
     learns and answers there. After `fit`: `method_`, `chosen_` (rungs
-    and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after);
-    `weighed_by_` names the tasks from which nothing was learned but weights and calibration, where there are many.
+    and weights), `tried_`, `why_`, `calibration_`, `coverage_` (of 90% intervals on held-out tasks, before and after),
+    `held_out_densities_` (log density of each held-out task, by setting); `weighed_by_` names the tasks from which
+    nothing was learned but weights and calibration, where there are many.
     """
 
     saved_as = "auto"
@@ -109,7 +110,9 @@ class Auto(KeptMethod):
             seen = trials.complete()
             if not seen:
                 raise DataError("no prior can be learned from these tasks: " + "; ".join(self.left_out_.values()))
-            self._choose(seen, trials.known(trials.done), trials.labels)
+            values = trials.known(trials.done)
+            found = self._choose(seen, values, trials.labels)
+            self.held_out_densities_ = _densities_by_task(found, values, trials)
             self.tried_ = _all_tried(trials, self.tried_)
             untried = [name for name in names if name not in trials.seen and name not in self.left_out_]
             self.left_out_ |= dict.fromkeys(untried, "not tried: the time was up")
@@ -156,8 +159,12 @@ class Auto(KeptMethod):
             return list(names)
         return [name for rung in names for name in ([rung + ALONE] * METHODS[rung].takes_task_x + [rung])]
 
-    def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> None:
-        """Weights, recalibration and typical evidence from all held-out values; scores by cross-fitting."""
+    def _choose(self, seen: dict[str, Seen], values: Values, labels: Sequence[str]) -> Seen:
+        """Weights, recalibration and typical evidence from all held-out values; scores by cross-fitting.
+
+        Returns:
+            The cross-fitted predictions of the held-out values.
+        """
         per_task = {name: float(values.per_task(values.density(found)).mean()) for name, found in seen.items()}
         best = max(per_task, key=lambda name: per_task[name])
         self.tried_ = [_tried(name, found, seen[best], values) for name, found in seen.items()]
@@ -167,7 +174,9 @@ class Auto(KeptMethod):
         self.why_ = _because(self.chosen_, best, summarise(gained))
         some = (values.known > 0) & chosen.evidence.isfinite()
         self.usual_ = (chosen.evidence[some] / values.known[some], values.known[some])
-        self._score(cross_fitted(seen, values, self.seed), values, labels)
+        found = cross_fitted(seen, values, self.seed)
+        self._score(found, values, labels)
+        return found.recalibrated
 
     def _score(self, found: CrossFitted, values: Values, labels: Sequence[str]) -> None:
         """`coverage_` and `scores_`, of tasks without a say in the weights and the recalibration they are scored by."""
@@ -219,7 +228,10 @@ class Auto(KeptMethod):
 add_methods(
     {
         "auto": Entry(
-            lambda tasks, seed, asked: Auto(contexts=asked, seed=seed, progress=False), "#661100", takes_task_x=True
+            lambda tasks, seed, asked: Auto(contexts=asked, seed=seed, progress=False),
+            "#661100",
+            compared=True,
+            takes_task_x=True,
         )
     }
 )
@@ -274,6 +286,19 @@ def _all_tried(trials: Trials, complete: Sequence[Tried]) -> list[Tried]:
         own, other = trials.said(name, waves), trials.said(best, waves)
         found.append(_tried(name, own, other, trials.known(waves), trials.seconds[name]))
     return found
+
+
+def _densities_by_task(found: Seen, values: Values, trials: Trials) -> dict[str, Scores]:
+    """Log density of each held-out task, averaged over its values, by setting."""
+    density, ids, scores = values.density(found), trials.task_ids(trials.done), {}
+    for k, label in enumerate(trials.labels):
+        by_task: dict[Hashable, list[float]] = {}
+        for place in torch.nonzero(values.setting == k)[:, 0].tolist():
+            by_task.setdefault(ids[place], []).append(float(density[place]))
+        if by_task:
+            means = torch.tensor([sum(some) / len(some) for some in by_task.values()], dtype=torch.float64)
+            scores[label] = Scores(tuple(by_task), {"log_likelihood": means})
+    return scores
 
 
 def _described(seen: Seen, values: Values) -> dict[str, Any]:

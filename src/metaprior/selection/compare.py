@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,12 +12,13 @@ from jaxtyping import Int
 from torch import Tensor
 
 from metaprior.errors import DataError, MetapriorError, OptionError, UnknownNameError
-from metaprior.inference import Method
+from metaprior.inference import Method, WithinPossible
 from metaprior.methods import make_method, named_methods
 from metaprior.progress import progress_bar
 from metaprior.scoring import Scores, Summary, joined_scores, paired_difference, scores_by_setting, summarise
+from metaprior.selection.auto import Auto
 from metaprior.selection.trying import try_on
-from metaprior.splits import Contexts, Fold, k_folds, within
+from metaprior.splits import Contexts, Fold, LeftOut, k_folds, within
 from metaprior.tasks import Tasks, resolution
 
 FOLDS = 5
@@ -37,6 +38,7 @@ class Comparison:
     scores: dict[tuple[str, str], Scores]
     winners: tuple[str, ...]  # of each outer fold, by its inner ones
     skipped: dict[str, str] = field(default_factory=dict)  # methods that cannot be used here, and why
+    left_out: tuple[LeftOut, ...] = ()  # tasks that are not scored, by setting
 
     @property
     def methods(self) -> list[str]:
@@ -68,21 +70,40 @@ class Comparison:
         """The method of the highest log density over all folds."""
         return max((name for name in self.methods if name != CHOSEN), key=lambda name: self.density(name).mean)
 
+    def best_of(self, methods: Sequence[str]) -> str | None:
+        """The method of the highest log density on the tasks that all of these were asked about, if there are any."""
+        found = {name: self._by_task(name) for name in methods}
+        common = set.intersection(*(set(values) for values in found.values()))
+        return max(methods, key=lambda name: sum(found[name][task] for task in common)) if common else None
+
     def gains(self, method: str) -> dict[str, Summary]:
         """By how much a method is better than those that need no other tasks."""
         return {name: self.against(method, name) for name in self.simple if name != method}
 
     @property
+    def best_simple(self) -> str | None:
+        """The method of the highest log density among those that need no other tasks, if there are any."""
+        return max(self.simple, key=lambda name: self.density(name).mean, default=None)
+
+    @property
     def recommended(self) -> str:
-        """The best method, or the best simple one where no learned prior is seen to pay."""
-        simple = self.simple
-        if not simple or _pays(self.gains(self.best)):
+        """The best of the methods that pay; the best simple method if none does."""
+        simple = self.best_simple
+        if simple is None:
             return self.best
-        return max(simple, key=lambda name: self.density(name).mean)
+        paying = [name for name in self.methods if name not in (CHOSEN, *self.simple) and self.pays(name)]
+        return max(paying, key=lambda name: self.density(name).mean, default=simple)
+
+    def pays(self, method: str) -> bool:
+        """Whether its log density is above that of the best simple method by more than two standard errors."""
+        if self.best_simple is None:
+            return True
+        gain = self.against(method, self.best_simple)
+        return gain.mean > 2 * (gain.stderr or 0.0)
 
     def verdict(self) -> str:
         """One sentence that a person can act on."""
-        best, tasks = self.best, self.density(self.best).tasks
+        best, tasks, recommended = self.best, self.density(self.best).tasks, self.recommended
         gains = self.gains(best)
         if not self.simple:
             return f"Of these methods {best} has the highest log density on these {tasks} tasks."
@@ -91,20 +112,22 @@ class Comparison:
                 f"These {tasks} tasks cannot decide: some values are certain under {best} or a simple method, so "
                 "log densities are infinite. Is the target constant?"
             )
-        if best in self.simple or not _pays(gains):
+        if recommended in self.simple:
             return (
-                f"No learned prior pays on these {tasks} tasks: use {self.recommended}. The highest log density has "
+                f"No learned prior pays on these {tasks} tasks: use {recommended}. The highest log density has "
                 f"{best}" + (f", {_told(gains)} per point." if gains else ".")
             )
-        honest = self.gains(CHOSEN)
-        if not _pays(honest):
+        honest = _told(self.gains(CHOSEN))
+        if not self.pays(CHOSEN):
+            gains = self.gains(recommended)
             return (
-                f"{best} looks best on these {tasks} tasks, {_told(gains)} per point; but they are too few to choose "
-                f"by: choosing without looking, by cross-validation, gains {_told(honest)}. Take it as a guess."
+                f"{recommended} looks best on these {tasks} tasks, {_told(gains)} per point; but they are too few to "
+                f"choose by: choosing without looking, by cross-validation, gains {honest}. Take it as a guess."
             )
+        among = "" if recommended == best else f" among the methods that are surely better than {self.best_simple}"
         return (
-            f"Use {best}: on these {tasks} tasks it has the highest log density; choosing by cross-validation gains "
-            f"{_told(honest)} per point (log density, ± one standard error)."
+            f"Use {recommended}: on these {tasks} tasks it has the highest log density{among}; choosing by "
+            f"cross-validation gains {honest} per point (log density, ± one standard error)."
         )
 
     def _clusters(self, tasks: Sequence[object]) -> Int[Tensor, " m"] | None:
@@ -125,11 +148,6 @@ class Comparison:
         return {task: sum(values) / len(values) for task, values in found.items()}
 
 
-def _pays(gains: dict[str, Summary]) -> bool:
-    """Whether each gain is above two standard errors."""
-    return bool(gains) and all(gain.mean > 2 * (gain.stderr or 0.0) for gain in gains.values())
-
-
 def _told(gains: dict[str, Summary]) -> str:
     return " and ".join(f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items())
 
@@ -146,7 +164,8 @@ def compare(
     """Fit every method without each fold of the tasks and score it there: values that were rounded, as recorded.
 
     What would have been chosen is decided within the other folds, on a quarter of them set aside, so its scores are
-    those of a choice that has not seen the tasks it is scored on.
+    those of a choice that has not seen the tasks it is scored on. `auto` scores itself on tasks that it holds out: it
+    is fitted once per fold. Where the tasks know what their targets can be, predictions stay within that.
     """
     names = list(dict.fromkeys(methods)) or list(named_methods(lambda one: one.compared))
     for name in names:
@@ -165,20 +184,19 @@ def compare(
     with progress_bar("comparing", 2 * len(names) * len(parts), show=progress) as advance:
         for k, fold in enumerate(parts):
             inner = _Comparing(tasks, contexts, seed)
+            aside = within(fold, tasks, INNER, seed)
             for name in names:
-                inner.add(name, within(fold, tasks, INNER, seed))
+                method = run.add(name, fold)
                 advance(f"fold {k + 1}, {name}")
-                run.add(name, fold)
+                if isinstance(method, Auto):
+                    inner.take(name, method.held_out_densities_, aside)
+                else:
+                    inner.add(name, aside)
                 advance(f"fold {k + 1}, {name}")
             if winner := inner.best([name for name in names if name not in run.skipped]):
                 winners.append(winner)
                 run.copy(winner)
-    return run.found([*names, CHOSEN], winners)
-
-
-def _fitted(name: str, contexts: Contexts, tasks: Tasks, seed: int) -> Method:
-    """A method by name that has learned from these tasks, to be asked from such contexts."""
-    return make_method(name, tasks, seed, contexts).fit(tasks)
+    return run.found([*names, CHOSEN], winners, contexts.left_out(tasks))
 
 
 class _Comparing:
@@ -186,45 +204,72 @@ class _Comparing:
 
     def __init__(self, tasks: Tasks, contexts: Contexts, seed: int) -> None:
         self.tasks, self.contexts, self.seed = tasks, contexts, seed
-        self.ask = partial(scores_by_setting, contexts=contexts, steps=resolution(tasks))
+        self.steps = resolution(tasks)
         self.parts: dict[tuple[str, str], list[Scores]] = {}
         self.last: dict[str, dict[str, Scores]] = {}
         self.skipped: dict[str, str] = {}
 
-    def add(self, name: str, fold: Fold) -> None:
-        """Fit a method on some tasks and score it on others; one that cannot be used is left out, with its reason."""
-        if name in self.skipped:
-            return
+    def add(self, name: str, fold: Fold) -> Method | None:
+        """Fit a method on some tasks and score it on others; one that cannot be used is left out, with its reason.
+
+        Returns:
+            The fitted method; None where it is left out, or where none of the others can be split: they say nothing.
+        """
         self.last.pop(name, None)
-        if not self.contexts.where_possible(self.tasks.select(fold.judge)):
-            return  # none of these tasks can be split so: they say nothing
+        if name in self.skipped or not self.contexts.where_possible(self.tasks.select(fold.judge)):
+            return None
         try:
-            found = try_on(partial(_fitted, name, self.contexts), self.tasks, fold, self.seed, self.ask)
+            method, found = try_on(partial(self._fitted, name), self.tasks, fold, self.seed, self._asked)
         except MetapriorError as error:
             self.skipped[name] = str(error)
             self.parts = {key: value for key, value in self.parts.items() if key[0] != name}
-            return
+            return None
+        self._keep(name, found)
+        return method
+
+    def take(self, name: str, found: Mapping[str, Scores], fold: Fold) -> None:
+        """Keep what a method has said of a fold's tasks while it held them out itself."""
+        ids = {self.tasks.ids[k] for k in fold.judge.tolist()}
+        parts = {setting: _of_tasks(scores, ids) for setting, scores in found.items()}
+        self._keep(name, {setting: scores for setting, scores in parts.items() if scores.ids})
+
+    def best(self, names: Sequence[str]) -> str | None:
+        """The method of the highest log density on the tasks that all of these have scores of, if there are any."""
+        known = [name for name in names if any(key[0] == name for key in self.parts)]
+        return self.found(names).best_of(known) if known else None
+
+    def _fitted(self, name: str, tasks: Tasks, seed: int) -> Method:
+        """A method by name that has learned from these tasks, to be asked from the contexts."""
+        return make_method(name, tasks, seed, self.contexts).fit(tasks)
+
+    def _asked(self, method: Method, tasks: Tasks) -> tuple[Method, dict[str, Scores]]:
+        """The method and its scores on these tasks; its predictions are possible values of the targets."""
+        within = WithinPossible(method, tasks.possible) if tasks.possible else method
+        return method, scores_by_setting(within, tasks, self.contexts, self.steps)
+
+    def _keep(self, name: str, found: dict[str, Scores]) -> None:
         self.last[name] = found
         for setting, scores in found.items():
             self.parts.setdefault((name, setting), []).append(scores)
-
-    def best(self, names: Sequence[str]) -> str | None:
-        """Of these methods the one of the highest log density, if any has one."""
-        known = [name for name in names if any(key[0] == name for key in self.parts)]
-        found = self.found(names) if known else None
-        return max(known, key=lambda name: found.density(name).mean) if found else None
 
     def copy(self, winner: str) -> None:
         """The last scores of a method are those of the choice as well."""
         for setting, scores in self.last.get(winner, {}).items():
             self.parts.setdefault((CHOSEN, setting), []).append(scores)
 
-    def found(self, names: Iterable[str], winners: Sequence[str] = ()) -> Comparison:
+    def found(self, names: Iterable[str], winners: Sequence[str] = (), left_out: Sequence[LeftOut] = ()) -> Comparison:
         order = [*names, *(key[0] for key in self.parts)]
         if not self.parts:
             raise DataError("no method can be used on these tasks: " + "; ".join(self.skipped.values()))
         keys = sorted(self.parts, key=lambda key: order.index(key[0]))
-        return Comparison({key: _joined(self.parts[key]) for key in keys}, tuple(winners), self.skipped)
+        scores = {key: _joined(self.parts[key]) for key in keys}
+        return Comparison(scores, tuple(winners), self.skipped, tuple(left_out))
+
+
+def _of_tasks(scores: Scores, ids: Container[Hashable]) -> Scores:
+    """The scores of some of the tasks."""
+    places = [k for k, name in enumerate(scores.ids) if name in ids]
+    return Scores(tuple(scores.ids[k] for k in places), {key: value[places] for key, value in scores.values.items()})
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -166,6 +166,16 @@ class Trials:
         """The held-out values of the first so many waves; of growing ones, of the last of these."""
         found: Values = joined(Values, self.values[waves - 1 : waves] if self.plan.growing else self.values[:waves])
         return found
+
+    def task_ids(self, waves: int) -> list[Hashable]:
+        """The id of the task of each of these values."""
+        questions = [
+            one
+            for wave in range(waves - 1 if self.plan.growing else 0, waves)
+            for one in self._questions(wave)
+            if one is not None
+        ]
+        return [name for one in questions for name in one.value_ids]
 
     def said(self, name: str, waves: int) -> Seen:
         """What a rung said of these."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
@@ -133,6 +133,12 @@ class Question(NamedTuple):
         y, step = target.y.flatten(), steps.expand_as(target.y).flatten()
         folds = torch.full_like(owner, fold)
         return Question(context, target, Values(owner, share, y, step, context.sizes * context.p, setting, folds))
+
+    @property
+    def value_ids(self) -> list[Hashable]:
+        """The id of the task of each value."""
+        counts = (self.target.sizes * self.target.p).tolist()
+        return [name for name, count in zip(self.target.ids, counts, strict=True) for _ in range(count)]
 
     def answer(self, method: Method) -> Seen:
         """What a method says of the values."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,24 @@ from metaprior.seeds import affine_seed, generator_of
 from metaprior.tasks import ContextTarget, Tasks
 
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
+
+
+FIRST_IDS = 5
+"""Tasks that a message about more of them names."""
+
+
+class LeftOut(NamedTuple):
+    """Tasks that are not scored in a setting, and why."""
+
+    setting: str
+    ids: tuple[Hashable, ...]
+    tasks: int  # how many there are in all
+    reason: str
+
+    def __str__(self) -> str:
+        first = ", ".join(map(str, self.ids[:FIRST_IDS])) + ", …" * (len(self.ids) > FIRST_IDS)
+        where = f"{self.setting} point" + "s" * (self.setting != "1") if self.setting.isdigit() else self.setting
+        return f"{len(self.ids):,} of {self.tasks:,} tasks are not scored from {where}: {self.reason} ({first})."
 
 
 class Contexts(ABC):
@@ -34,6 +52,15 @@ class Contexts(ABC):
             return self(tasks)
         except DataError:
             return {}
+
+    def left_out(self, tasks: Tasks) -> list[LeftOut]:
+        """The tasks that cannot be split, for each setting that leaves some out."""
+        found = []
+        for setting, split in self.where_possible(tasks).items():
+            scored = set(split.target.ids)
+            ids = tuple(name for name in tasks.ids if name not in scored)
+            found.append(LeftOut(setting, ids, len(tasks), "no point is known, or none is left to predict"))
+        return [one for one in found if one.ids]
 
 
 @dataclass(frozen=True)
@@ -56,6 +83,15 @@ class _Sizes(Contexts):
         if not found:
             raise DataError(f"no task has more than {min(self.sizes)} points: give smaller contexts.")
         return found
+
+    def left_out(self, tasks: Tasks) -> list[LeftOut]:
+        """The tasks that have no more points than a context, for each setting that leaves some out."""
+        found = []
+        for n in self.sizes:
+            small = torch.nonzero(tasks.sizes <= n)[:, 0].tolist()
+            reason = f"they have no more than {n} point" + "s" * (n != 1)
+            found.append(LeftOut(self.named(n), tuple(tasks.ids[i] for i in small), len(tasks), reason))
+        return [one for one in found if one.ids]
 
     @abstractmethod
     def named(self, n: int) -> str: ...
@@ -152,6 +188,10 @@ class Several(Contexts):
         for way in self.ways:
             found |= way.where_possible(tasks)
         return found or self.ways[0](tasks)
+
+    def left_out(self, tasks: Tasks) -> list[LeftOut]:
+        """The tasks that cannot be split, for each setting of each way that leaves some out."""
+        return [one for way in self.ways for one in way.left_out(tasks)]
 
 
 def both_sides(tasks: Tasks, where: Callable[[Tensor], Any], border: str = "the condition") -> ContextTarget:
