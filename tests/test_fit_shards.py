@@ -101,6 +101,25 @@ def test_a_learned_prior_is_scored_by_tasks_it_never_saw(shards, tmp_path, monke
     assert (tmp_path / "page.html").exists()
 
 
+def test_shards_go_on_from_a_model_and_take_epochs_as_a_table_does(shards, tmp_path, monkeypatch, capsys):
+    for place in ("metaprior.model", "metaprior.cli.fit_shards"):
+        monkeypatch.setattr(f"{place}.OF_ONE", 60)
+    words, structure = ("fit", shards, "--x", "hour", "--y", "pulse", "--workers", 1), ("--mean", "linear")
+    run(*words, *structure, "--epochs", 2, "--out", tmp_path / "first")
+    run(*words, "--from", tmp_path / "first", "--epochs", 2, "--out", tmp_path / "second")
+    run(*words, *structure, "--from", tmp_path / "first", "--epochs", 2, "--out", tmp_path / "third")
+    for name in ("first", "second", "third"):
+        spec = metaprior.load(tmp_path / name).method_.spec
+        assert (spec.mean, spec.kernel) == ("linear", "rbf")
+    found = run(*words, "--epochs", 2, "--budget", 1, "--out", tmp_path / "deep")
+    assert "mean and kernel are deep and nothing is chosen" in found.stderr
+    assert "are of choosing a prior" in found.stderr
+    spec = metaprior.load(tmp_path / "deep").method_.spec
+    assert (spec.mean, spec.kernel) == ("deep", "deep")
+    said = refused(*words, "--epochs", 0, "--out", tmp_path / "none", capsys=capsys, monkeypatch=monkeypatch)
+    assert "--epochs 0: give 1 or more" in said
+
+
 def test_eight_workers_write_the_same_bytes(alone, shards, tmp_path):
     said = ended(command("fit", shards, *FIT, "--out", tmp_path / "m", "--workers", 8))
     assert same(tmp_path / "m", alone[0])

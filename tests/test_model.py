@@ -294,3 +294,5 @@ def test_the_command_line_names_a_part_as_python_does(words, effective, tmp_path
     assert found.exit_code == 0, found.output
     spec = metaprior.load("m").method_.spec
     assert (spec.mean, spec.kernel) == effective
+    shown = CliRunner().invoke(app, ["show", "m", "--json"]).stdout
+    assert ("hidden layers" in shown) == ("deep" in effective)  # what is not there is not shown

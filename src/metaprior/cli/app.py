@@ -254,6 +254,7 @@ def fit(
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}
     check_workers(given, workers, ray, device)
+    mean, kernel = _structure(mean, kernel, from_model, epochs, effort, screen)
     if given.folder is not None:
         how = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
         how |= {"max_epochs": epochs} if mean or kernel or from_model else effort  # type: ignore[arg-type]
@@ -270,24 +271,41 @@ def fit(
         write_page_of(gp, target.name, html, screen)
 
 
+def _structure(
+    mean: str | None, kernel: str | None, from_model: str | None, epochs: int | None, effort: dict[str, Any],
+    screen: Screen,
+) -> tuple[str | None, str | None]:  # fmt: skip
+    """Mean and kernel of the one prior that `fit` learns; neither where it is chosen or goes on from a model."""
+    if epochs is not None and epochs < 1:
+        raise OptionError(f"--epochs {epochs}: give 1 or more.")
+    Auto(**effort)  # a budget below 0 is told whatever is learned
+    named = mean is not None or kernel is not None or from_model is not None
+    if epochs is not None and not named:
+        screen.say(f"note: --epochs {epochs}: of one prior, so mean and kernel are deep and nothing is chosen.")
+        mean = kernel = "deep"
+    if named or epochs is not None:
+        _note_nothing_is_chosen(effort, screen)
+    return mean, kernel
+
+
+def _note_nothing_is_chosen(effort: dict[str, Any], screen: Screen) -> None:
+    if effort["budget"] is not None or effort["thorough"] or effort["rungs"]:
+        screen.say("note: --budget, --thorough and --rungs are of choosing a prior, and here nothing is chosen.")
+
+
 def _model(
     tasks: Tasks, mean: str | None, kernel: str | None, start: MetaGP | None, epochs: int | None, device: str,
     effort: dict[str, Any], seed: int, screen: Screen,
 ) -> MetaGP:  # fmt: skip
     """What `fit` learns: a prior of the structure that was asked for, or the one that suits the tasks."""
-    if epochs is not None and epochs < 1:
-        raise OptionError(f"--epochs {epochs}: give 1 or more.")
-    Auto(**effort)  # a budget below 0 is told whatever is learned
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
-    chosen = mean is None and kernel is None and start is None and len(tasks) > 1 and not one_row
-    if chosen and epochs is not None:
-        screen.say(f"note: --epochs {epochs}: of one prior, so mean and kernel are deep and nothing is chosen.")
-    elif chosen:
+    unnamed = mean is None and kernel is None and start is None
+    if unnamed and len(tasks) > 1 and not one_row:
         label = False if screen.quiet else "choosing a prior"
         return MetaGP(**options | effort | {"progress": label, "device": device})
-    if effort["budget"] is not None or effort["thorough"] or effort["rungs"]:
-        screen.say("note: --budget, --thorough and --rungs are of choosing a prior, and here nothing is chosen.")
+    if unnamed:
+        _note_nothing_is_chosen(effort, screen)
     options |= {"max_epochs": epochs, "device": device}
     if one_row:
         screen.say(
@@ -296,8 +314,7 @@ def _model(
         options["learn"] = ("mean", "noise")
     if start is not None:
         return start.like_new(**options)
-    structure = {"mean": mean, "kernel": kernel} if mean or kernel else {"mean": "deep", "kernel": "deep"}
-    return MetaGP(**structure, **options)
+    return MetaGP("deep", "deep", **options) if unnamed else MetaGP(mean, kernel, **options)
 
 
 @app.command(epilog="Example: metaprior predict elnino.metaprior elnino --at 1:12:1 --out predictions.csv")

@@ -79,7 +79,7 @@ def learn(asked: Asked) -> None:
     start = start_of(asked.from_model, asked.model.get("mean"), asked.model.get("kernel"))
     chosen = asked.model.get("mean") is None and asked.model.get("kernel") is None and start is None
     sample = shards.sample(SAMPLE if chosen else OF_ONE)
-    gp = MetaGP(**asked.model) if start is None else start.like_new(**asked.model)
+    gp = MetaGP(**asked.model) if start is None else start.like_new(**_without_structure(asked.model))
     roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"])
     others = [part for part in (roles.stop, roles.judge) if isinstance(part, Tasks)]
     if roles.stop is not None:
@@ -91,6 +91,11 @@ def learn(asked: Asked) -> None:
     ranks.told(lambda: tell_and_save(gp, roles, asked.out, shards.tasks, len(shards.columns.x), screen))
     if ranks.first:
         _forget(kept)
+
+
+def _without_structure(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a model that goes on from another one, which has its mean and kernel."""
+    return {name: value for name, value in options.items() if name not in ("mean", "kernel")}
 
 
 def _opened(asked: Asked) -> Shards:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaprior.methods import FPCA, LearnedPrior, Mixture
+from metaprior.priors import Network
 from metaprior.selection import Auto
 from metaprior.tasks import Covariate, Possible, TrainedOn
 
@@ -69,7 +70,9 @@ def _structure(method: Any) -> str:
             f"{' + '.join(shares)}, chosen because {method.why_} 90% intervals: {before:.0%}, recalibrated {after:.0%}"
         )
     if isinstance(method, LearnedPrior):
-        return f"mean {method.spec.mean}, kernel {method.spec.kernel}, hidden layers {list(method.spec.hidden)}"
+        networks = any(isinstance(part, Network) for part in method.prior_.modules())
+        layers = f", hidden layers {list(method.spec.hidden)}" if networks else ""
+        return f"mean {method.spec.mean}, kernel {method.spec.kernel}{layers}"
     if isinstance(method, Mixture):
         return f"{len(method.models_)} kinds of tasks, {method.basis_.size} basis functions"
     if isinstance(method, FPCA):
