@@ -22,6 +22,25 @@ def run(*arguments, cwd=None):
     return subprocess.run([METAPRIOR, *arguments], capture_output=True, text=True, env=environment, cwd=cwd)
 
 
+def test_a_command_ends_well_when_its_reader_leaves_first(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = "".join(f"t{k % 12},{k // 12},{rng.normal():.3f}\n" for k in range(60))
+    (tmp_path / "t.csv").write_text(f"task,x,y\n{rows}")
+    names = "--task task --x x --y y --rungs 'gp per task' --budget 0"
+    fit = f"fit t.csv {names} --out m --html page.html"
+    predict = "predict m t.csv --at 0:2000:0.1 --plot pictures"
+    for command, reader in ((fit, "2>&1 | true"), (predict, "| head -n 1"), ("show m --json", "| true")):
+        line = f"set -o pipefail; {METAPRIOR} {command} {reader}"
+        ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path)
+        assert (ended.returncode, "Error" in ended.stderr) == (0, False), (command, ended.stderr)
+    assert metaprior.load(tmp_path / "m").trained_on_.tasks == 12
+    assert (tmp_path / "page.html").exists()
+    assert not (tmp_path / ".m.checkpoint").exists()
+    assert len(list((tmp_path / "pictures").iterdir())) == 12
+    closed = subprocess.run(["bash", "-c", f"{METAPRIOR} show nothing >&-"], capture_output=True, text=True)
+    assert (closed.returncode, "there is no model file nothing" in closed.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("experiment", "figures", "sizes", "methods"),
     [

@@ -305,10 +305,47 @@ def attempt_kept(given: bytes, place: Place) -> Iterator[Any]:
             raise RuntimeError(f"{lost[0]} is lost")
 
 
+# ---- readers that leave ---------------------------------------------------------------------------------------------
+
+
+def make_left(rng: Random, place: Place) -> bytes:
+    """A command that works, and which of its streams have no reader."""
+    command = rng.choice([name for name in BASES if name != "compare"])
+    return json.dumps([rng.choice(("1", "2", "12")), command, *rng.choice(BASES[command])]).encode()
+
+
+def attempt_left(given: bytes, place: Place) -> Iterator[Any]:
+    """Run it in a process of its own whose readers leave at once: it does all that it does otherwise."""
+    folder = _tidied(place)
+    streams, *words = json.loads(given)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    stdout, stderr = (theirs if number in streams else subprocess.DEVNULL for number in "12")
+    here = os.pathsep.join(os.path.abspath(one) for one in sys.path if one)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "metaprior", *words],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env=os.environ | {"PYTHONPATH": here, "OMP_NUM_THREADS": "1"},
+            timeout=LONGEST - 5,
+        )
+    finally:
+        os.close(theirs)
+    if ended.returncode:
+        raise RuntimeError(f"exit code {ended.returncode}")
+    if "--out" in words and not (folder / words[words.index("--out") + 1]).exists():
+        raise RuntimeError(f"{words} has written nothing")
+    yield from outputs(folder)
+
+
 FAMILIES = (
     Family("points", "what --at is given", 190_000, 5000, make_points, attempt_points),
     Family("command lines", "options and arguments, in this process", 20_000, 50, make_arguments, attempt_arguments),
     Family("pipes", "commands that are given one for a model or an output", 300, 20, make_piped, attempt_piped),
     Family("stopped trainings", "fits in whose place one is kept", 500, 20, make_kept, attempt_kept),
+    Family("readers that leave", "commands whose output nobody reads", 100, 4, make_left, attempt_left, LONGEST),
     Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,31 @@ def _check_lost(path: Path, reads: Iterable[str], ours: Callable[[Path], bool], 
             )
     if os.path.lexists(path) and not overwrite and not (path.is_file() and ours(path)):  # a pipe is never read
         raise OutputError(f"{path} exists, and would be lost: choose another {option}, or replace it with --overwrite.")
+
+
+class _Outlet(io.FileIO):
+    """A standard stream whose reader may leave before all is said, as `head` does: the rest goes nowhere."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            return super().write(content)
+
+
+def outlive_readers() -> None:
+    """From now on, this process does its work to the end whether or not anybody reads what it says."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed before
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8"))
+        elif not stream.isatty():
+            with contextlib.suppress(OSError):  # it is in memory
+                outlet = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))
+                stream.flush()
+                how = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+                setattr(sys, name, io.TextIOWrapper(outlet, **how))
 
 
 def same_file(one: str | Path, other: str | Path) -> bool:

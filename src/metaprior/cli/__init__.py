@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from types import FrameType
 
 from metaprior.cli.app import app
 from metaprior.errors import MetapriorError, short_of_memory
+from metaprior.output import outlive_readers
 
 MEMORY = (
     "there is too little memory for this. Give a smaller table, ask for fewer points at a time, or make shards of it "
@@ -18,6 +18,7 @@ MEMORY = (
 
 def main() -> None:
     """Run a command. Exit codes: 0 done, 2 the user's input (or machine), 1 our fault, 130 Ctrl-C, 143 SIGTERM."""
+    outlive_readers()
     asked = _Asked()
     signal.signal(signal.SIGTERM, asked)
     try:
@@ -30,8 +31,6 @@ def main() -> None:
         raise
     except MetapriorError as error:
         _end(str(error).replace("missing='drop'", "--missing drop").replace("wide='", "--wide '"))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
     except OSError as error:
         _end(f"{error.filename or 'standard output'}: {error.strerror or error}.")
     except BaseException as error:  # libraries in Rust have no other kind

@@ -14,6 +14,7 @@ from metaprior.errors import OptionError, OutputError
 from metaprior.learning import Ranks
 from metaprior.methods import OF_ONE, SAMPLE
 from metaprior.model import MetaGP
+from metaprior.output import outlive_readers
 from metaprior.splits import Roles
 from metaprior.tasks import Columns, Tasks, read_support
 from metaprior.workers import cores, run_on, run_on_ray, started_by_torchrun
@@ -68,6 +69,7 @@ def fit_shards(asked: Asked, workers: int | None, ray: str | None) -> None:
 
 def learn(asked: Asked) -> None:
     """What every rank does; the first speaks and writes."""
+    outlive_readers()
     ranks = Ranks.here()
     screen = Screen(asked.quiet or not ranks.first, asked.as_json and ranks.first)
     shards = _opened(asked)
