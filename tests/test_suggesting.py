@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.csv as pc
 import pytest
 import torch
@@ -293,6 +294,17 @@ def test_a_table_of_the_same_kind_comes_back(gp, kind):
     one = gp.condition([0.0, 0.25], [3.0, 3.1]).suggest(GRID, 2)
     assert found["x"].to_list()[:2] == one.x[:, 0].tolist()
     assert found["sd_after"].to_list()[:2] == pytest.approx(one.sd[1:, 0].tolist())
+
+
+def test_a_stream_of_arrow_tables_is_a_table_as_it_is_to_predict(gp):
+    gp = MetaGP.of(gp.method_)
+    table = pa.table({"task": ["b", "b", "a"], "x": [0.0, 0.25, 2.0], "y": [3.0, 3.1, 2.0]})
+    at = pa.table({"task": ["a", "b", "a"], "x": [0.5, 1.0, 1.5]})
+    found = gp.suggest(table.to_reader(), at.to_reader(), 1)
+    assert found.equals(gp.suggest(table, at, 1))
+    assert gp.predict(table.to_reader(), at.to_reader()).equals(gp.predict(table, at))
+    with pytest.raises(DataError, match=r"a table is a pandas, polars or Arrow one, or speaks Arrow .* not int"):
+        gp.suggest(3, GRID)
 
 
 def test_the_command_writes_dates_and_pictures(model, tmp_path):

@@ -8,11 +8,13 @@ from importlib.util import find_spec
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from campaign.hostile.contract import Family, Place
 from campaign.hostile.mutations import MOMENTS, TEXTS, WHOLE, token
-from campaign.hostile.tables import COLUMNS, asked, with_options
+from campaign.hostile.tables import COLUMNS, asked, loaded, numbers, with_options
+from metaprior import MetapriorError
 from metaprior.tasks import Columns
 
 FIXED: dict[str, Any] = {
@@ -44,7 +46,7 @@ OTHERS: dict[str, Callable[[int], Any]] = {
     "fixed list": lambda n: pa.array([[k, k] for k in range(n)], pa.list_(pa.int8(), 2)),
 }
 KINDS = (*FIXED, *TEXT, *OTHERS)
-FRAMES = ["arrow", "arrow", "chunked", "batch", *["pandas", "pandas"] * (find_spec("pandas") is not None)]
+FRAMES = ["arrow", "arrow", "chunked", "batch", "stream", *["pandas", "pandas"] * (find_spec("pandas") is not None)]
 """Not polars: its threads do not survive the making of a process that is a copy of this one."""
 
 
@@ -88,6 +90,8 @@ def table_of(recipe: dict[str, Any]) -> Any:
         return table.to_batches()[0] if table.num_rows else table
     if recipe["as"] == "chunked":
         return pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    if recipe["as"] == "stream":
+        return table.to_reader()
     if recipe["as"] == "pandas":
         return table.to_pandas()
     return table
@@ -116,9 +120,19 @@ def attempt(given: bytes, place: Place) -> Iterator[Any]:
     head, _, content = given.partition(b"\n")
     options, recipe = json.loads(head), json.loads(content)
     options.pop("about", None)
-    names, table = recipe["names"], table_of(recipe)
+    names = recipe["names"]
     columns: Columns = COLUMNS._replace(task=(names["task"],), x=(names["x"],), y=(names["y"],))
-    yield from asked(table, columns, options, place)
+    yield from asked(table_of(recipe), columns, options | {"model": None}, place)
+    if "model" not in options:
+        return
+    gp, at = loaded(place.home, options["model"]), options["at"]
+    at = at if isinstance(at, str) else np.array(at)
+    yield from numbers(gp.predict(table_of(recipe), at, missing=options["missing"]))
+    try:  # what predict takes, suggest takes
+        gp.suggest(table_of(recipe), [[1.0], [2.0], [3.0]] if isinstance(at, str) else at, missing=options["missing"])
+    except MetapriorError as error:
+        if "a table is" in str(error):
+            raise RuntimeError(str(error)) from error
 
 
 FAMILIES = (Family("tables in memory", "Arrow and pandas: any type, any bits", 80_000, 500, make_typed, attempt),)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from metaprior.errors import DataError
 from metaprior.frames.asked import asked_of, check_known_values
 from metaprior.frames.tables import notes_on, strange_of
 from metaprior.frames.written import as_table, identities, named_apart
@@ -18,7 +17,7 @@ from metaprior.inference import Suggestion
 from metaprior.learning import threads_for
 from metaprior.notes import told
 from metaprior.progress import progress_bar
-from metaprior.tasks import Columns, Missing, Tasks, TrainedOn, check_targets, with_dates
+from metaprior.tasks import Columns, Missing, Tasks, TrainedOn, as_frame, check_targets, with_dates
 
 BOUGHT = ("sd_before", "sd_after")
 """Of each target, before and after a measurement."""
@@ -54,10 +53,7 @@ def suggest_table(
     at: where it may be measured: a second table's rows, one array of x for all tasks, or "missing": the rows whose
     targets are empty.
     """
-    try:
-        frame = with_dates(nw.from_native(table, eager_only=True), columns.x)
-    except TypeError:
-        raise DataError(f"a table is a pandas, polars or Arrow one, not {type(table).__name__}.") from None
+    frame = with_dates(as_frame(table), columns.x)
     trained_on = method.trained_on_
     context, points, notes, *_ = asked_of(frame, columns, at, asked.missing)
     check_known_values(frame, columns, trained_on.possible)
