@@ -62,7 +62,7 @@ def test_categories_as_tasks():
             {"task": "patient", "x": "hour", "y": "note"},
             r"column 'note' must hold numbers, but 3 of its 5 values are text \(row 0: 'x'",
         ),
-        ({"task": "patient", "x": "hour", "y": "hour"}, "named more than once"),
+        ({"task": "patient", "x": "hour", "y": "hour"}, "column 'hour' is named more than once, as x and as y"),
         ({"task": "note", "x": "hour", "y": "gcs"}, r"task column 'note' is empty in 1 rows \(the first is row 4\)"),
         ({"task": "patient", "x": [], "y": "gcs"}, "no x column"),
     ],

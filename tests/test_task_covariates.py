@@ -163,7 +163,7 @@ def test_bad_ones_are_told(gp):
         gp.predict(chicks(3).drop(columns="diet"), [0.0])
     with pytest.raises(DataError, match="no column 'weigh'"):
         Tasks.from_table(table, **NAMES, task_x="weigh")
-    with pytest.raises(DataError, match="more than once"):
+    with pytest.raises(DataError, match="'day' is named more than once, as x and as task_x"):
         Tasks.from_table(table, **NAMES, task_x="day")
     with pytest.raises(DataError, match="name it in task_x"):  # as an ordinary input a category stays refused
         Tasks.from_table(table, task="chick", x=["day", "diet"], y="weight")

@@ -1,6 +1,7 @@
 """Tables as people have them: anything that speaks Arrow, and one row per task with the inputs in the header."""
 
 import datetime
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 from metaprior import DataError, MetaGP, MetapriorWarning, OptionError, Tasks
+from metaprior.cli import main
+from metaprior.cli.given import Given, named_columns
 from metaprior.data import embedded_table
 from metaprior.tasks import Pattern, looks_wide
 
@@ -183,6 +186,35 @@ def bad(**columns):
 def test_bad_wide_tables(table, options, message):
     with pytest.raises(DataError, match=message):
         Tasks.from_table(table, **{"task": "child", "wide": "age_*"} | options)
+
+
+@pytest.mark.parametrize(
+    ("stem", "named", "said"),
+    [
+        ("pulse", {"task": "id", "y": "pulse"}, "'pulse' would be the name of x and of y; give one of them another"),
+        ("value", {"task": "id"}, "'value' would be the name of x and of y; .* x .the input. is 'value' after the pa"),
+        ("row", {}, "'row' would be the name of task and of x"),
+        ("id", {"task": "id"}, "'id' would be the name of task and of x"),
+        ("pulse", {"task": "id", "task_x": "id"}, "'id' would be the name of task and of task_x"),
+    ],
+)
+def test_two_roles_of_one_name_are_told_with_where_the_name_comes_from(
+    stem, named, said, tmp_path, capsys, monkeypatch
+):
+    table = pd.DataFrame({"id": ["a", "b"], f"{stem}_1": [1.0, 2.0], f"{stem}_2": [1.5, 2.5]})
+    with pytest.raises(DataError, match=f"wide='{stem}_\\*': {said}"):
+        Tasks.from_table(table, wide=f"{stem}_*", **named)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = [word for role, name in named.items() for word in (f"--{role.replace('_', '-')}", name)]
+    monkeypatch.setattr(sys, "argv", ["metaprior", "fit", str(tmp_path / "t.csv"), "--wide", f"{stem}_*", *words])
+    with pytest.raises(SystemExit):
+        main()
+    assert re.search(f"--wide '{stem}_\\*': {said}", capsys.readouterr().err)
+    if "task_x" not in named:
+        assert len(Tasks.from_table(table, wide=f"{stem}_*", **named, x="number")) == 2
+        given = Given.of(str(tmp_path / "t.csv"), None, None, f"{stem}_*")
+        columns = named_columns(given, named.get("task"), "number", named.get("y"))
+        assert (columns.x, columns.y) == (("number",), (named.get("y", "value"),))
 
 
 def test_a_pattern_without_a_place_for_the_number_is_told():

@@ -22,7 +22,7 @@ from pyarrow import ipc
 
 from campaign.hostile.contract import Family, Place
 from campaign.hostile.mutations import dumped, mutated, mutated_json, token, token_bytes
-from metaprior import Tasks, load, shard
+from metaprior import DataError, Tasks, load, shard
 from metaprior.data import Query, read_content, read_table
 from metaprior.frames import Wanted, predict_table
 from metaprior.tasks import Columns, Covariate, check_targets, long_table, wide_columns
@@ -74,9 +74,14 @@ def in_file(given: bytes, place: Place) -> Iterator[Any]:
         name = Query(options["sql"], name)
     table = read_table(name, columns, options.get("delimiter"), wide=wide)
     if wide is not None:
-        columns = wide_columns(wide, columns._replace(x=(), y=()))
+        columns = wide_columns(wide, columns._replace(x=(), y=tuple(options.get("y", ()))))
         table = long_table(table, wide, columns)
-    yield from asked(table, columns, options, place)
+    try:
+        yield from asked(table, columns, options, place)
+    except DataError as error:
+        if "more than once" in str(error):  # nobody has named a column twice here
+            raise RuntimeError(str(error)) from error
+        raise
 
 
 def asked(table: Any, columns: Columns, options: dict[str, Any], place: Place) -> Iterator[Any]:
@@ -86,7 +91,7 @@ def asked(table: Any, columns: Columns, options: dict[str, Any], place: Place) -
     tasks = tasks.with_possible(None if support is None else tuple(support), False)
     check_targets(tasks)
     yield from (tasks.x, tasks.y)
-    if "model" not in options:
+    if options.get("model") is None:
         return
     model, at = loaded(place.home, options["model"]), options["at"]
     known = model.trained_on_.columns
@@ -342,7 +347,9 @@ def make_wide(rng: Random, place: Place) -> bytes:
         )
     pattern = rng.choice((f"{stem}*", f"{stem}*", f"{stem}?", "*", "[0-9]", "week_[1-9]", token(rng) + "*", token(rng)))
     content = "\n".join(",".join(row) for row in rows).encode("utf-8", "surrogatepass")
-    return with_options(rng, mutated(content, rng, 2) if rng.random() < 0.3 else content, wide=pattern, name="t.csv")
+    more = {"y": [rng.choice(("value", "week", "y", "t", token(rng)))]} if rng.random() < 0.2 else {}
+    content = mutated(content, rng, 2) if rng.random() < 0.3 else content
+    return with_options(rng, content, wide=pattern, name="t.csv", **more)
 
 
 FAMILIES = (

@@ -96,7 +96,7 @@ def named_columns(given: Given, task: str | None, x: str | None, y: str | None, 
     if given.folder is not None:
         known = {"task": Manifest.read(given.folder).task}
     elif given.wide is not None:
-        known = wide_columns(given.wide, Columns((), (), ()))._asdict()
+        known = Columns((), (), ())._asdict()
     elif given.source in COLUMNS:
         known = COLUMNS[str(given.source)]._asdict()
     lacking = [f"--{name}" for name, text in asked.items() if text is None and name not in known]

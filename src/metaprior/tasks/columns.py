@@ -15,6 +15,16 @@ class Columns(NamedTuple):
     y: tuple[str, ...]
     task_x: tuple[Covariate, ...] = ()
 
+    @property
+    def roles(self) -> dict[str, list[str]]:
+        """What each column is named as."""
+        about = tuple(one.name for one in self.task_x)
+        found: dict[str, list[str]] = {}
+        for role, names in (("task", self.task), ("x", self.x), ("y", self.y), ("task_x", about)):
+            for name in names:
+                found.setdefault(name, []).append(role)
+        return found
+
 
 def default_columns(d: int, p: int) -> Columns:
     """Names for columns that came without."""

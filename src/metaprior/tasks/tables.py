@@ -125,11 +125,10 @@ def _check_columns(frame: nw.DataFrame[Any], columns: Columns) -> None:
     for role, names in zip(("task", "x", "y"), columns[:3], strict=True):
         if not names:
             raise DataError(f"no {role} column named.")
-    wanted = columns.task + columns.x + columns.y + tuple(one.name for one in columns.task_x)
-    check_known(wanted, frame.columns, "the table has")
-    twice = [name for name in wanted if wanted.count(name) > 1]
-    if twice:
-        raise DataError(f"column {twice[0]!r} is named more than once among task, x, y and task_x.")
+    check_known(list(columns.roles), frame.columns, "the table has")
+    for name, roles in columns.roles.items():
+        if len(roles) > 1:
+            raise DataError(f"column {name!r} is named more than once, as {' and as '.join(roles)}: it has one role.")
     if len(frame) == 0:
         raise DataError("the table has no rows.")
 

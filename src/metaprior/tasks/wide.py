@@ -29,7 +29,15 @@ def wide_columns(wide: str, columns: Columns) -> Columns:
         raise DataError(
             f"wide={wide!r} has one input, the number in the columns' names, and one target: name one each."
         )
-    return columns._replace(task=columns.task or (ROW,), x=x, y=y)
+    found = columns._replace(task=columns.task or (ROW,), x=x, y=y)
+    for name, roles in found.roles.items():
+        if len(roles) > 1:
+            raise DataError(
+                f"wide={wide!r}: {name!r} would be the name of {' and of '.join(roles)}; give one of them another. "
+                f"Without a name, x (the input) is {pattern.stem!r} after the pattern, y (the target) {VALUE!r}, and "
+                f"task {ROW!r}."
+            )
+    return found
 
 
 def long_table(table: Any, wide: str, columns: Columns, more: Sequence[str] = (), *, empty: bool = False) -> Any:
