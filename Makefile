@@ -10,7 +10,7 @@ demo: $(VENV)/.user
 		"vanilla,learned kernel,learned mean,learned both,fpca,bayes limit,linear limit"
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -rs -n 2 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

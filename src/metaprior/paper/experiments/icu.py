@@ -135,6 +135,12 @@ class _Patients:
         given = (self.training, self.options, self.held_out, DAYS)
         return fit_maml(*given, label=f"{self.variable}, {name}", hidden=HIDDEN, gain=GAIN)
 
+    def auto(self, name: str) -> Method:
+        options = self.options
+        given: dict[str, Any] = {"device": options.device, "seed": options.seed, "progress": self.label(name)}
+        rungs = ("shared gp", "student") if options.quick else ()
+        return Auto(contexts=DAYS, rungs=rungs, **given).fit(self.meta)
+
     @property
     def asked(self) -> dict[str, Any]:
         """What a method that predicts single values takes."""
@@ -189,9 +195,7 @@ METHODS: dict[str, Callable[[_Patients, str], Method]] = {
         of.training
     ),
     "warped": lambda of, name: Warped(of.prior(name), seed=of.options.seed).fit(of.training),
-    "auto": lambda of, name: Auto(
-        contexts=DAYS, device=of.options.device, seed=of.options.seed, progress=of.label(name)
-    ).fit(of.meta),
+    "auto": _Patients.auto,
     "last value": lambda of, name: LastValue(**of.asked).fit(of.training),
     "context mean": lambda of, name: ContextMean(**of.asked).fit(of.training),
 }
