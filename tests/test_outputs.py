@@ -161,7 +161,9 @@ def test_what_lies_where_a_training_is_kept(home, run):
     place.unlink()
     Checkpoint(place, "of another training").write({"epoch": 3})
     assert saved_in(place) == CHECKPOINT
-    assert run(*FIT, "--out", "new") == ""
+    assert "holds what a run that was stopped has learned" in run(*FIT, "--out", "new")
+    assert saved_in(place) == CHECKPOINT
+    assert run(*FIT, "--out", "new", "--overwrite") == ""
     assert saved_in(Path("new")) == "metagp"
 
 
