@@ -7,6 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
+from metaprior import Tasks
+from metaprior.methods import METHODS, Entry, GPPerTask
+from metaprior.selection import Auto, cross_fitting
+from metaprior.selection import trials as trials_module
 from metaprior.selection.cross_fitting import PARTS, cross_fitted, fitted_ensemble
 from metaprior.selection.trying import Seen, Values
 
@@ -54,6 +58,73 @@ def test_noise_in_one_fold_does_not_change_what_scores_it(folds, noisy):
     assert found.cdf.numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
     # with a say of its own it would be scored by others
     assert fitted_ensemble(after, replaced, 0)[1] != calibration
+
+
+def levels(count=24, noisy=()):
+    """Curves on levels of their own; the targets of some tasks are noise."""
+    rng, noise = np.random.default_rng(5), np.random.default_rng(6)
+    pairs = []
+    for k in range(count):
+        x = np.sort(rng.uniform(0, 6, 6))
+        y = np.sin(x) + rng.normal() + 0.3 * rng.normal(size=6)
+        pairs.append((x, noise.normal(0, 1.5, 6) if k in noisy else y))
+    return Tasks.from_pairs(pairs)
+
+
+class Wide(GPPerTask):
+    """A candidate that learns nothing from other tasks: its units are fixed."""
+
+    spread, level = 1.5, -0.5
+
+    def fit(self, tasks):
+        super().fit(tasks)
+        fixed = GPPerTask().fit(levels()).scaler_
+        y_scale, y_shift = self.spread * fixed.y_scale, fixed.y_shift + self.level
+        self.scaler_ = dataclasses.replace(fixed, y_scale=y_scale, y_shift=y_shift)
+        return self
+
+
+class Narrow(Wide):
+    """One that is hopeless where some tasks are noise."""
+
+    spread, level = 0.8, 0.7
+
+
+PLANS = {"few tasks": ({}, {}), "fold by fold": ({"SMALL": 0}, {"thorough": True}), "many tasks": ({"RANKED": 30}, {})}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_choice_is_scored_by_weights_and_recalibration_that_know_nothing_of_the_fold(plan, monkeypatch):
+    """All the way from the tasks: noise in place of the targets of a fold changes what scores the others alone."""
+    constants, options = PLANS[plan]
+    for name, value in constants.items():
+        monkeypatch.setattr(trials_module, name, value)
+    monkeypatch.setitem(METHODS, "wide", Entry(lambda *asked: Wide(), rung=True))
+    monkeypatch.setitem(METHODS, "narrow", Entry(lambda *asked: Narrow(), rung=True))
+    count = 24 if plan == "few tasks" else 60
+
+    def scored(noisy=()):
+        """What has scored each fold, by the tasks that it was fitted on."""
+        found = {}
+
+        def recorded(seen, values, seed):
+            found[frozenset(values.task.tolist())] = fitted_ensemble(seen, values, seed)
+            return found[frozenset(values.task.tolist())]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cross_fitting, "fitted_ensemble", recorded)
+            Auto(rungs=("wide", "narrow"), progress=False, **options).fit(levels(count, noisy))
+        return found
+
+    before = scored()
+    everyone = frozenset().union(*before)
+    assert len(everyone) == (12 if plan == "many tasks" else count)
+    assert len(before) > 3  # one for each fold, without its tasks
+    assert all(others < everyone for others in before)
+    for others in before:
+        after = scored(everyone - others)
+        assert after[others] == before[others]
+        assert all(after[some] != before[some] for some in before if some != others)
 
 
 def test_rows_come_back_in_their_order():

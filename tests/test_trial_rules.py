@@ -305,6 +305,30 @@ def test_the_reason_of_a_choice_names_the_criterion_that_decided():
     assert _because({"a": 1.0}, "a", Summary(0.0, None, 1)).startswith("a alone")
 
 
+@pytest.mark.parametrize(("error", "single"), [(0.31, True), (0.1, False)])
+def test_an_ensemble_of_lower_density_is_taken_for_its_error_alone(error, single):
+    """Two candidates share the weight, and together are half a standard error behind the first one.
+
+    error: of the second one's means, where that of the first one's is 0.3.
+    """
+    values = values_of(40)
+    gaps = 0.1 * np.random.default_rng(0).normal(size=40)
+    gaps = torch.from_numpy(gaps - gaps.mean() + 0.8 * gaps.std(ddof=1) / math.sqrt(40))
+    first, second = said_of(values, 0.0, off=0.3), said_of(values, -gaps[values.task], off=error)
+    seen = {"first": first, "second": second}
+    shares = drawn_weights(densities(seen, values), values, 0)
+    assert float(shares.min()) > 0.1
+    assert float(combined(seen, dict(zip(seen, shares.tolist(), strict=True))).density.mean()) < 0
+    auto = Auto()
+    auto._choose(seen, values, ["1"])
+    if single:
+        assert auto.chosen_ == {"first": 1.0}
+        assert auto.why_.startswith("first alone")
+    else:
+        assert auto.chosen_["second"] > 0.1
+        assert auto.why_.endswith("a tie within a standard error, and its squared error is lower.")
+
+
 def test_how_usual_a_context_is_is_told_by_those_of_its_size():
     known = torch.tensor([1] * NEAREST + [50] * NEAREST)
     usual = torch.cat([torch.arange(NEAREST), torch.arange(NEAREST) + 1000]).double()
@@ -535,7 +559,8 @@ def test_combined_weights_follow_their_rules(tasks, seed):
             break
     weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
     weights /= weights.sum()
-    wanted = alone if less_probable(weights, alone) else weights
+    worse = density(weights).mean() < density(alone).mean() and error(weights).mean() >= error(alone).mean()
+    wanted = alone if worse or less_probable(weights, alone) else weights
     assert combined_weights(seen, values, seed).numpy() == pytest.approx(wanted, abs=1e-9)
 
 

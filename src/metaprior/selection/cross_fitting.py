@@ -40,8 +40,11 @@ def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> CrossFi
     """Predictions of each fold by the ensemble that the other folds choose and recalibrate.
 
     Where all held-out tasks are of one fold, as with many tasks, they are divided into `PARTS`. A fold that is alone is
-    predicted with equal weights and without recalibration. The candidates themselves never see the tasks of a fold
-    while they predict it; those that predict the other folds have learned from them, as in every cross-validation.
+    predicted with equal weights and without recalibration.
+
+    Two things remain, as in every cross-validation. The candidates that predict the other folds have learned from the
+    tasks of this fold. And with 100 to 600 tasks, where candidates are tried fold by fold, it is all folds so far that
+    decide which are given up and whether there are further folds.
     """
     folds = _folds(values, seed)
     before, after = [], []

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.arrays import product
-from metaprior.scoring import summarise
+from metaprior.scoring import Summary, summarise
 from metaprior.selection.trying import Seen, Values
 
 STEPS = tuple(k / 20 for k in range(21))
@@ -103,7 +103,8 @@ def combined_weights(seen: Mapping[str, Seen], values: Values, seed: int) -> Flo
     The weights start from those of the highest density. As long as their log density stays within one standard error of
     the best, they move towards the weights of the least squared error, until the error is within a standard error of
     the least, or within `ERROR_TOLERANCE` of it. Weights below `LEAST_WEIGHT` become 0. The best single candidate is
-    taken instead of an ensemble whose log density is lower by more than one standard error.
+    taken instead of an ensemble whose log density is lower by more than one standard error, or lower at all with no
+    less of an error.
 
     Args:
         seen: the held-out predictions of each candidate.
@@ -126,7 +127,10 @@ def combined_weights(seen: Mapping[str, Seen], values: Values, seed: int) -> Flo
         if more.mean <= max(more.stderr or 0.0, ERROR_TOLERANCE * float(least.mean())):
             break
     weights = _pruned(weights)
-    return alone if _is_less_probable(weights, alone, density, values) else weights
+    more = summarise(values.per_task((means @ weights - values.y).square() - (means @ alone - values.y).square()))
+    lower = _lost_density(weights, alone, density, values).mean > 0
+    worse = lower and more.mean >= 0
+    return alone if worse or _is_less_probable(weights, alone, density, values) else weights
 
 
 def _best_alone(density: Float[Tensor, "N k"], values: Values) -> Float[Tensor, " k"]:
@@ -147,8 +151,15 @@ def _is_less_probable(
     weights: Float[Tensor, " k"], other: Float[Tensor, " k"], density: Float[Tensor, "N k"], values: Values
 ) -> bool:
     """Whether the log density under the weights is below that under others by more than `MAX_DEFICIT`."""
-    lost = summarise(_density_per_task(other, density, values) - _density_per_task(weights, density, values))
+    lost = _lost_density(weights, other, density, values)
     return lost.stderr is not None and lost.mean > MAX_DEFICIT * lost.stderr
+
+
+def _lost_density(
+    weights: Float[Tensor, " k"], other: Float[Tensor, " k"], density: Float[Tensor, "N k"], values: Values
+) -> Summary:
+    """Log density per task under other weights, less that under these."""
+    return summarise(_density_per_task(other, density, values) - _density_per_task(weights, density, values))
 
 
 def _pruned(weights: Float[Tensor, " k"]) -> Float[Tensor, " k"]:

@@ -157,9 +157,12 @@ class Trials:
         return left
 
     def complete(self) -> dict[str, Seen]:
-        """What the rungs that are left said of all held-out tasks of the waves that are done."""
+        """What the rungs that are left said of all held-out tasks of the waves that are done.
+
+        None is given up by the last of these: weights are all that is decided by it, and they are cross-fitted.
+        """
         done = self.done
-        left = [name for name in self.running(done) if len(self.seen.get(name, ())) >= done > 0]
+        left = [name for name in self.running(max(done - 1, 0)) if len(self.seen.get(name, ())) >= done > 0]
         return {name: self.said(name, done) for name in left}
 
     def known(self, waves: int) -> Values:
