@@ -13,6 +13,7 @@ PARTS = {
     "faults": "Faults",
     "numerics": "Numbers",
     "choice": "The choice",
+    "agreement": "Agreement",
     "repeatable": "Repeatable",
     "mutants": "Would the tests notice?",
     "supply": "What comes along",

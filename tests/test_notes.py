@@ -87,6 +87,8 @@ def test_of_one_task_the_points_outside_the_past_range_are_noted(gp):
     assert warned(lambda: known.at([4.0, 5.0])) == []
     (said,) = warned(lambda: known.at([6.0, 5.0]))
     assert said == f"1 of 2 points lie outside the range of 'hour' {PAST} (0 to 5): {THERE}"
+    (said,) = warned(lambda: gp.condition([1.0, 600.0], [3.0, 4.0]).at([4.0, 5.0]))
+    assert said == f"1 of 2 known points lie outside the range of 'hour' {PAST} (0 to 5): its prior is a guess there."
     assert known.at([4.0]).mean.isfinite().all()
     assert known.evidence.total.shape == (1,)
 

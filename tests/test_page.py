@@ -219,7 +219,7 @@ def test_places_that_are_wrong_leave_no_old_numbers(sea):
     assert expected(sea) == []
     assert ".at(" not in sea.locator("#python").inner_text()
     sea.locator("#at").fill("40")
-    assert "It is asked outside the range of month" in sea.locator("#notes").inner_text()
+    assert sea.locator("#notes").inner_text().startswith("1 of 1 points lie outside the range of 'month'")
 
 
 def test_undo_takes_back_points_and_not_what_is_shown(sea):
@@ -255,7 +255,9 @@ def test_a_point_outside_the_range_is_noted(sea):
     row.nth(1).fill("24")
     row.nth(1).press("Tab")
     said = sea.locator("#notes").inner_text()
-    assert said.startswith("1 point lies outside the range of month that the model was trained on (1 to 12)")
+    assert said.startswith(
+        "1 of 4 known points lie outside the range of 'month' that the model was trained on (1 to 12)"
+    )
     assert sea.evaluate("metaprior.page.plot.view.x")[1] == 15
 
 

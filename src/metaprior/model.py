@@ -280,7 +280,7 @@ class MetaGP(Parameters, KeptMethod):
             if named:
                 raise OptionError(f"{named} belong to tables; ask the posterior: gp.predict(tasks, at).interval(0.9).")
             at = _points_of(context, at)
-            _warn(told(self.trained_on_.outside(at)))
+            _warn(told(self.trained_on_.outside(at, context)))
             return posterior_of(self, context, at)
         columns = self.trained_on_.columns
         if wide is not None:
@@ -312,7 +312,7 @@ class MetaGP(Parameters, KeptMethod):
         wanted = Measuring(points, about, **asked)
         if isinstance(context, Tasks):
             at = _points_of(context, at)
-            _warn(told(self.trained_on_.outside(at)))
+            _warn(told(self.trained_on_.outside(at, context)))
             return suggest_tasks(self, context, at, wanted)[0]
         found = suggest_table(self, self.trained_on_.columns, context, at, wanted)
         _warn(found.notes)
@@ -502,7 +502,7 @@ class _OfOneTask(Conditional[Posterior]):
     def posterior(self, points: Tasks) -> Posterior:
         """The posterior at these points."""
         asked = replace(points, covariates=self.context.covariates)
-        _warn(told(self.trained_on.outside(asked)), stacklevel=4)
+        _warn(told(self.trained_on.outside(asked, self.context)), stacklevel=4)
         return self.conditional.posterior(points)
 
 

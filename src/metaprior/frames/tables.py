@@ -254,7 +254,7 @@ def notes_on(trained_on: TrainedOn, context: Tasks, points: Tasks, strange: Sequ
     tasks = len(points)
     return [
         duplicate_rows(context),
-        *trained_on.outside(points),
+        *trained_on.outside(points, context),
         Note(len(strange), "tasks are unlike those the prior was learned from", tasks, first_names(strange), then),
         Note(int((context.sizes == 0).sum()), "tasks have no known rows: they get the prior.", tasks),
     ]

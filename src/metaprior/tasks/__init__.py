@@ -42,16 +42,16 @@ from metaprior.tasks.tables import (
     with_dates,
 )
 from metaprior.tasks.tasks import ContextTarget, Task, Tasks, as_tasks, check_targets, check_task_x, offsets_of
-from metaprior.tasks.trained_on import TrainedOn, as_written
+from metaprior.tasks.trained_on import ASKED, KNOWN, TrainedOn, as_written
 from metaprior.tasks.wide import ROW, long_table, wide_columns
 
 __all__ = [
-    "CHUNK", "LEAST_SHARED", "MAX_ENTRIES", "ROW", "Batch", "Columns", "ContextTarget", "Covariate", "Form", "Inputs",
-    "Missing", "NothingLeftError", "Padded", "Parts", "Pattern", "Possible", "Scaler", "SharedInputs", "Support",
-    "Task", "Tasks", "TrainedOn", "arrow_of", "as_frame", "as_tasks", "as_written", "batches", "buckets", "check_known",
-    "check_possible", "check_targets", "check_task_x", "distinct_rows", "dropped_zones", "duplicate_rows", "form_of",
-    "groups_of_inputs", "holds_dates", "holds_times", "in_days", "in_numbers", "in_order", "is_table", "long_table",
-    "looks_wide", "oddities", "oddities_of_past", "offsets_of", "on_one_grid", "pad", "padded", "read_support",
-    "resolution", "rounding_variance", "same_inputs", "task_columns", "task_ids",
-    "task_owners", "wide_columns", "with_dates",
+    "ASKED", "CHUNK", "KNOWN", "LEAST_SHARED", "MAX_ENTRIES", "ROW", "Batch", "Columns", "ContextTarget", "Covariate",
+    "Form", "Inputs", "Missing", "NothingLeftError", "Padded", "Parts", "Pattern", "Possible", "Scaler",
+    "SharedInputs", "Support", "Task", "Tasks", "TrainedOn", "arrow_of", "as_frame", "as_tasks", "as_written",
+    "batches", "buckets", "check_known", "check_possible", "check_targets", "check_task_x", "distinct_rows",
+    "dropped_zones", "duplicate_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times", "in_days",
+    "in_numbers", "in_order", "is_table", "long_table", "looks_wide", "oddities", "oddities_of_past", "offsets_of",
+    "on_one_grid", "pad", "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns",
+    "task_ids", "task_owners", "wide_columns", "with_dates",
 ]  # fmt: skip

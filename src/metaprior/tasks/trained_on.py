@@ -26,6 +26,12 @@ from metaprior.tasks.tasks import Tasks
 DAYS = 2**40
 """Since 1970, in either direction: more than any type of dates has."""
 
+KNOWN = ("known points", "its prior is a guess there.")
+"""What points are called that are known, and what is said of them where they lie outside the range of an input."""
+
+ASKED = ("points", "far from the known points it only repeats its prior there.")
+"""The same of points that are asked about."""
+
 DIGEST = 8
 """Bytes of a task's hash: enough to tell tasks apart. Ids that can be guessed can be tested: they are no secret."""
 
@@ -139,19 +145,40 @@ class TrainedOn:
         days = [np.datetime64("1970-01-01", "D") + np.timedelta64(int(end), "D") for end in (low, high)]
         return f"{days[0]} to {days[1]}"
 
-    def outside(self, points: Tasks) -> list[Note]:
-        """Notes on points and covariates outside the ranges of the meta-tasks, one for each column."""
+    def outside(self, points: Tasks, known: Tasks | None = None) -> list[Note]:
+        """Notes on points and covariates outside the ranges of the meta-tasks, one for each column.
+
+        Args:
+            points: where tasks are asked, or points to score.
+            known: what is known of these tasks.
+        """
+        return [
+            *([] if known is None else self._beyond(known, KNOWN)),
+            *self._beyond(points, ASKED),
+            *self._unlike(points),
+        ]
+
+    def _beyond(self, points: Tasks, words: tuple[str, str]) -> list[Note]:
+        """Of each input, how many points lie outside the range of the meta-tasks."""
         found = []
         for k, (low, high) in enumerate(self.x_range):
             beyond = (points.x[:, k] < low) | (points.x[:, k] > high)
-            found.append(Note(int(beyond.sum()), self.said_outside(k), len(points.x)))
-        return found + self._unlike(points)
+            found.append(Note(int(beyond.sum()), self.said_outside(k, words), len(points.x)))
+        return found
 
-    def said_outside(self, k: int) -> str:
-        """What is said of points outside the range of an input column, after their number."""
+    def said_outside(self, k: int, words: tuple[str, str]) -> str:
+        """What is said of points outside the range of an input, after their number. words: `KNOWN` or `ASKED`."""
+        which, then = words
+        name = self.columns.x[k]
         return (
-            f"points lie outside the range of {self.columns.x[k]!r} that the model was trained on "
-            f"({self.shown_range(k)}): far from the known points it only repeats its prior there."
+            f"{which} lie outside the range of {name!r} that the model was trained on ({self.shown_range(k)}): {then}"
+        )
+
+    def said_unlike(self, name: str, low: float, high: float) -> str:
+        """What is said of tasks outside the range of a covariate, after their number."""
+        return (
+            f"tasks lie outside the range of {name!r} that the model was trained on ({low:g} to {high:g}): what it "
+            "says of them is a guess."
         )
 
     def _unlike(self, tasks: Tasks) -> list[Note]:
@@ -159,11 +186,8 @@ class TrainedOn:
         found = []
         for place, name, low, high in self.task_numbers() if tasks.covariates is not None else ():
             column = tasks.covariates[:, place]  # type: ignore[index]
-            said = (
-                f"tasks lie outside the range of {name!r} that the model was trained on ({low:g} to {high:g}): what it "
-                "says of them is a guess."
-            )
-            found.append(Note(int(((column < low) | (column > high)).sum()), said, len(tasks)))
+            outside = (column < low) | (column > high)
+            found.append(Note(int(outside.sum()), self.said_unlike(name, low, high), len(tasks)))
         return found
 
     def note_on_seen(self, ids: Sequence[Hashable]) -> Note:

@@ -23,7 +23,7 @@ from metaprior.inference import KeptMethod, Posterior, WithinPossible
 from metaprior.output import write_whole
 from metaprior.report.html import Html, tag
 from metaprior.report.live.described import Description, integration
-from metaprior.tasks import Possible, Tasks, TrainedOn
+from metaprior.tasks import ASKED, KNOWN, Possible, Tasks, TrainedOn
 
 SCRIPTS = ("numbers", "priors", "posteriors", "methods", "model", "values", "plot", "served", "page")
 """Those of `script/`, each of which uses only those before it."""
@@ -116,8 +116,14 @@ def _about(trained_on: TrainedOn, model: str, example: Points) -> dict[str, Any]
     columns = trained_on.columns
     possible = trained_on.possible or (Possible(),) * len(columns.y)
     x: list[dict[str, Any]] = [
-        {"name": name, "range": list(ends), "kind": kind, "parts": _parts(ends, kind)}
-        for name, ends in zip(columns.x, trained_on.x_range, strict=True)
+        {
+            "name": name,
+            "range": list(ends),
+            "kind": kind,
+            "parts": _parts(ends, kind),
+            "said": [trained_on.said_outside(k, words) for words in (KNOWN, ASKED)],
+        }
+        for k, (name, ends) in enumerate(zip(columns.x, trained_on.x_range, strict=True))
         for kind in [_kind(name, trained_on)]
     ]
     y = [
@@ -153,7 +159,9 @@ def _task_x(trained_on: TrainedOn) -> list[dict[str, Any]]:
     for one in trained_on.columns.task_x:
         about: dict[str, Any] = {"name": one.name, "levels": list(one.levels or ())}
         if not one.levels:
-            about |= {"range": list(trained_on.task_x.ranges[place]), "typical": trained_on.task_x.typical[place]}
+            low, high = trained_on.task_x.ranges[place]
+            said = trained_on.said_unlike(one.name, low, high)
+            about |= {"range": [low, high], "typical": trained_on.task_x.typical[place], "said": said}
         found.append(about)
         place += one.width
     return found

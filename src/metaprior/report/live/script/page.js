@@ -217,21 +217,8 @@ class Page {
   }
 
   notes() {
-    const said = [];
-    this.about.x.forEach(({ name, range: [low, high], kind }, k) => {
-      const beyond = (x) => x[k] < low || x[k] > high;
-      const outside = this.state.points.filter(({ x }) => beyond(x)).length;
-      const ends = [low, high].map((end) => shownInput(end, kind));
-      if (outside) {
-        const who = outside === 1 ? "1 point lies" : `${outside} points lie`;
-        said.push(`${who} outside the range of ${name} that the model was trained on (${ends.join(" to ")}): what is `
-          + "said there is a guess.");
-      } else if (this.places.some(beyond)) {
-        said.push(`It is asked outside the range of ${name} that the model was trained on (${ends.join(" to ")}): what `
-          + "is said there is a guess.");
-      }
-    });
-    find("notes").textContent = said.join(" ");
+    const known = this.state.points.map(({ x }) => x);
+    find("notes").textContent = notesOn(this.about, known, this.places, this.numbers()).join(" ");
   }
 
   pointButtons() {
@@ -665,7 +652,7 @@ class Page {
   }
 }
 
-/** The page, for those who read its numbers: `metaprior.predict(x, y, at)` is what it draws. */
+/** The page, for those who read its numbers: `metaprior.predict(x, y, at)` is what it draws, `metaprior.notes(x, at)` what it says. */
 function begin() {
   const given = JSON.parse(find("model").textContent);
   const model = read(given);
@@ -684,8 +671,9 @@ function begin() {
       draws: Array.from({ length: count }, (_, k) => Array.from(posterior.draw(new Random(k + 1)))),
     };
   };
+  const notes = (x, at, about = page.numbers()) => notesOn(given.about, x, at, about);
   const tables = given.about.served === null ? null : new Tables(page, given.about.served);
-  globalThis.metaprior = { page, predict, tables };
+  globalThis.metaprior = { page, predict, notes, tables };
 }
 
 begin();

@@ -87,3 +87,18 @@ function months(low, high, count) {
   }
   return { places, step: 28 * step };
 }
+
+/** Notes on what lies outside the past ranges, in Python's words: known points, those asked about, the task as a whole. */
+function notesOn({ x, task_x }, known, asked, numbers) {
+  const beyond = ([low, high], values) => values.filter((value) => value < low || value > high).length;
+  const note = (outside, all, said) => (outside ? [`${outside.toLocaleString("en")} of ${all.toLocaleString("en")} ${said}`] : []);
+  const inputs = [known, asked].flatMap((points, which) => x.flatMap(({ range, said }, k) => (
+    note(beyond(range, points.map((point) => point[k])), points.length, said[which]))));
+  let place = 0;
+  const task = task_x.flatMap(({ levels, range, said }) => {
+    const value = numbers[place];
+    place += levels.length || 1;
+    return levels.length ? [] : note(beyond(range, [value]), 1, said);
+  });
+  return [...inputs, ...task];
+}
