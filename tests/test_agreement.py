@@ -1,6 +1,7 @@
 """One model, context and seed give one score: from Python, from the command line, and in the model file."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,12 @@ from typer.testing import CliRunner
 from metaprior import DataError, MetaGP, Tasks
 from metaprior.cli.app import app
 from metaprior.cli.evaluate import SHOWN
-from metaprior.splits import roles_of
+from metaprior.inference import Calibration
+from metaprior.scoring import scores_by_setting
+from metaprior.selection import Auto, trials
+from metaprior.selection.trials import Plan
+from metaprior.splits import default_contexts, roles_of
+from metaprior.tasks import resolution
 
 COLUMNS = {"task": "patient", "x": "hour", "y": "pulse"}
 OPTIONS = [word for role, name in COLUMNS.items() for word in (f"--{role}", name)]
@@ -71,6 +77,39 @@ def test_scores_of_fit_are_those_of_its_held_out_tasks(files):
     for n, found in gp.scores_.items():
         expected = summaries(gp.score(held_out, int(n)))
         assert {metric: list(found[metric].values()) for metric in SHOWN} == expected
+
+
+def choices(kind, count=60):
+    """Tasks with targets of this kind."""
+    rng, pairs = np.random.default_rng(0), []
+    for _ in range(count):
+        x = np.sort(rng.uniform(0, 6, 7))
+        curve = np.sin(x) + rng.normal()
+        y = curve + 0.3 * rng.normal(size=7)
+        pairs.append((x, rng.poisson(np.exp(curve / 2)).astype(float) if kind == "counts" else y))
+    tasks = Tasks.from_pairs(pairs)
+    return replace(tasks, y=tasks.y.round(decimals=1)) if kind == "tenths" else tasks
+
+
+@pytest.mark.parametrize("kind", ["real", "tenths", "counts"])
+def test_scores_of_a_choice_are_those_of_the_model_on_its_held_out_tasks(kind, monkeypatch):
+    """Of many tasks, where the model is used as it was judged; not recalibrated, as that differs from fold to fold."""
+    monkeypatch.setattr(trials, "RANKED", 30)
+    monkeypatch.setattr(Calibration, "of", lambda *given: Calibration.identity())
+    tasks = choices(kind)
+    gp = MetaGP.of(Auto(rungs=("shared gp",), progress=False).fit(tasks))
+    held_out = tasks.select(Plan.of(tasks, 0, thorough=False).waves[-1][0].judge)
+    found = scores_by_setting(gp, held_out, default_contexts(tasks, 0), resolution(tasks))
+    assert list(found) == list(gp.method_.scores_)
+    for setting, scores in found.items():
+        own = gp.method_.scores_[setting]
+        for metric in ("mse", "log_likelihood"):
+            assert tuple(own[metric].values()) == pytest.approx(tuple(scores.summary(metric)))
+        assert own["coverage_90"]["mean"] == pytest.approx(scores.summary("coverage_90").mean)
+        for level, share in own["coverage"].items():
+            assert share == pytest.approx(float(scores.values[f"coverage_{level}"].mean()))
+    covered = np.mean([scores.summary("coverage_90").mean for scores in found.values()])  # all have the same tasks
+    assert gp.method_.coverage_ == pytest.approx((covered, covered))
 
 
 def test_tables_are_scored_without_rows_that_lack_values(files):
