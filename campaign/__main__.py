@@ -28,7 +28,7 @@ LIBRARIES = ("metaprior", "torch", "gpytorch", "numpy", "scipy", "pyarrow", "saf
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="all of it (up to three hours on two cores)")
+    parser.add_argument("--full", action="store_true", help="all of it (many hours on two cores)")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}; or none")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--seed", type=int, default=0)

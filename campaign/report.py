@@ -15,6 +15,7 @@ PARTS = {
     "choice": "The choice",
     "agreement": "Agreement",
     "repeatable": "Repeatable",
+    "commands": "The commands of the pages",
     "mutants": "Would the tests notice?",
     "supply": "What comes along",
 }
@@ -26,7 +27,8 @@ FOUND = Path(__file__).parent / "found.md"
 LEAD = """# Trust
 
 What `metaprior` promises is put to the proof by a campaign that anybody can repeat: `make campaign FULL=1` runs all of
-it and writes such a page (some two and a half hours on 2 cores, added up from its parts), `make campaign` runs a
+it and writes such a page (some two and a half hours on 2 cores, added up from its parts, and some hours more for
+the commands of the pages, which the paper's experiments and the benchmarks are among), `make campaign` runs a
 hundredth in minutes (its page is `out/campaign/trust.md`), and a smaller part is in `make test`. The parts below were
 run one by one: under each stands its command, with the seed, the processes and the versions. What did not hold at first
 was put right: [what it has found](#what-it-has-found).

@@ -15,19 +15,43 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 }
 
+ELSEWHERE = {
+    "docs/adapters.md": ("test_examples", "test_sktime", "test_optuna_examples"),
+    "docs/extending.md": ("test_extending",),
+    "docs/scale-predicting.md": ("test_scale_docs",),
+    "docs/serving.md": ("test_serve",),
+    "docs/suggesting.md": ("test_suggesting",),
+}
+"""Pages whose Python examples need more than a folder, and the tests that run them."""
+
 
 class Block(NamedTuple):
     language: str
     text: str
-    before: str
-    """The line above it."""
+    above: str
+    below: str
+    """The paragraphs, or tables, on both sides of it."""
 
     @property
-    def lines(self):
+    def before(self) -> str:
+        """The line above it."""
+        return self.above.rpartition("\n")[2]
+
+    @property
+    def lines(self) -> list[str]:
         return [line for line in self.text.splitlines() if line and not line.startswith("#")]
 
 
-def blocks(page, *languages):
+def blocks(page: str, *languages: str) -> list[Block]:
     """The blocks of a page, of some languages or all."""
-    found = re.findall(r"([^\n]*)\n+```([\w{}-]+)\n(.*?)```", PAGES[page], re.DOTALL)
-    return [Block(name, text, before) for before, name, text in found if not languages or name in languages]
+    return [block for block in blocks_of(PAGES[page]) if not languages or block.language in languages]
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a text."""
+    found, end = [], 0
+    for match in re.finditer(r"^```([\w{}-]+)\n(.*?)```", text, re.DOTALL | re.MULTILINE):
+        above = text[end : match.start()].rstrip("\n").rpartition("\n\n")[2]
+        found.append(Block(match[1], match[2], above, text[match.end() :].lstrip("\n").partition("\n\n")[0]))
+        end = match.end()
+    return found

@@ -20,19 +20,10 @@ from metaprior.cli.app import app
 from metaprior.data import DATASETS
 from metaprior.methods import named_methods
 from metaprior.paper import EXPERIMENTS
-from tests.pages import DOCS, PAGES, ROOT, blocks
+from tests.pages import DOCS, ELSEWHERE, PAGES, ROOT, blocks
 
 README, REFERENCE = PAGES["README.md"], PAGES["docs/reference.md"]
 RUN_HERE = [page for page in PAGES if blocks(page, "sh", "python")]
-ELSEWHERE = {
-    "docs/adapters.md": ("test_examples", "test_sktime", "test_optuna_examples"),
-    "docs/extending.md": ("test_extending",),
-    "docs/scale-predicting.md": ("test_scale_docs",),
-    "docs/serving.md": ("test_serve",),
-    "docs/suggesting.md": ("test_suggesting",),
-}
-"""Pages whose examples need more than a folder, and the tests that run them."""
-
 LONG = [(page, line) for page in PAGES for block in blocks(page, "bash") for line in block.lines]
 
 
