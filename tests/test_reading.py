@@ -384,6 +384,29 @@ def test_a_packed_table_goes_through_the_commands(tmp_path, monkeypatch):
     assert found.stdout.splitlines()[1].startswith("00,5,")
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ("1.5 true", r"column 'y' mixes numbers \(1.5 in row 1\) and truth values \(True in row 2\)"),
+        ("true 1", r"column 'y' mixes truth values \(True in row 1\) and numbers \(1 in row 2\)"),
+        ("null false", "column 'y' holds true and false: write the numbers 1 and 0"),
+        ("true true", "column 'y' holds true and false"),
+    ],
+)
+def test_true_is_no_number_in_json(values, said, tmp_path, monkeypatch):
+    lines = [f'{{"task": "a", "x": {k}, "y": {value}}}' for k, value in enumerate(values.split())]
+    for block in (1 << 20, 20):
+        monkeypatch.setattr("metaprior.data.lines.BLOCK", block)
+        with pytest.raises(DataError, match=said):
+            read(tmp_path / "t.jsonl", "\n".join([*lines, ""]))
+    swapped = [line.replace('"x"', '"z"').replace('"y"', '"x"').replace('"z"', '"y"') for line in lines]
+    with pytest.raises(DataError, match=said.replace("'y'", "'x'")):
+        read(tmp_path / "t.jsonl", "\n".join([*swapped, ""]))
+    about = COLUMNS._replace(task_x=(Covariate("smokes"),))  # what is no number anyway may be true
+    table = read(tmp_path / "t.jsonl", '{"task": "a", "x": 1, "y": 2, "smokes": true}', about)
+    assert table["smokes"].to_pylist() == [True]
+
+
 def test_a_quote_that_is_not_closed_loses_no_rows(tmp_path):
     with pytest.raises(DataError, match=r"column 'task' has a value of several lines, beginning with 'b,2,200'"):
         read(tmp_path / "t.csv", 'task,x,y\na,1,100\n"b,2,200\nc,3,300\n"d,4,400\ne,5,500\n', COLUMNS)

@@ -16,7 +16,7 @@ from pyarrow import ipc
 from campaign.hostile.contract import Family, Place
 from campaign.hostile.mutations import dumped, mutated, mutated_json, token
 from campaign.hostile.options import POINTS
-from campaign.hostile.tables import _arrow, lines, make_parquet, numbers, text
+from campaign.hostile.tables import _arrow, check_truth, lines, make_parquet, numbers, text
 from metaprior.errors import OptionError
 
 HAS_SERVER = find_spec("starlette") is not None
@@ -81,11 +81,22 @@ def attempt_body(given: bytes, place: Place) -> Iterator[Any]:
         found, _ = predicted(table, wanted, served, Stop(10.0))
         if asked["type"] == JSON:
             json.dumps(rows_of(found), allow_nan=False).encode()
+            _check_numbers(json.loads(body.decode("utf-8-sig")))
         else:
             answer_of(found, asked["type"])
     except Refusal as error:
         raise OptionError(str(error)) from error
     yield from numbers(found)
+
+
+def _check_numbers(request: dict[str, Any]) -> None:
+    """Whether true or false of a request that was answered was taken for a number."""
+    rows, at = request.get("rows") or [], request.get("at")
+    check_truth([*rows, *(at if isinstance(at, list) else [])], ("task", "x", "y"))
+    columns = request.get("columns") or {}
+    check_truth([{"x": value} for name in ("task", "x", "y") for value in columns.get(name, ())], ("x",))
+    if isinstance(at, list) and "true" in json.dumps([part for part in at if not isinstance(part, dict)]):
+        raise RuntimeError("true was taken for a point")
 
 
 FAMILIES = (

@@ -8,8 +8,8 @@ import json
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -65,6 +65,19 @@ def in_memory(given: bytes, place: Place) -> Iterator[Any]:
     yield from asked(read_content(content, "the table", columns, options.get("delimiter")), columns, options, place)
 
 
+def in_lines(given: bytes, place: Place) -> Iterator[Any]:
+    """The same of JSON lines, which are refused where a number is true or false."""
+    yield from in_memory(given, place)
+    with suppress(ValueError, RecursionError):  # what follows needs lines that Python reads one by one
+        check_truth([json.loads(line) for line in split(given)[1].splitlines()], ("x", "y"))
+
+
+def check_truth(rows: Any, names: Sequence[str]) -> None:
+    """Whether numbers of some rows, which were taken, are true or false."""
+    if any(isinstance(row.get(name), bool) for row in rows if isinstance(row, dict) for name in names):
+        raise RuntimeError("true or false was taken for a number")
+
+
 def in_file(given: bytes, place: Place) -> Iterator[Any]:
     """As a command reads a file."""
     options, content = split(given)
@@ -90,6 +103,8 @@ def asked(table: Any, columns: Columns, options: dict[str, Any], place: Place) -
     tasks = Tasks.from_table(table, **columns._asdict(), missing=options["missing"])
     tasks = tasks.with_possible(None if support is None else tuple(support), False)
     check_targets(tasks)
+    if len(set(tasks.ids)) < len(tasks):
+        raise RuntimeError("two tasks have one id")
     yield from (tasks.x, tasks.y)
     if options.get("model") is None:
         return
@@ -101,11 +116,14 @@ def asked(table: Any, columns: Columns, options: dict[str, Any], place: Place) -
 
 
 def numbers(table: Any) -> Iterator[Any]:
-    """The columns of predictions, which are finite; not what they repeat of the input."""
+    """The columns of predictions, which are finite; not what they repeat of the input. There is one zero in them."""
     named = ("mean", "sd", "lower", "upper", "q0.1", "plausibility")
     for name in table.column_names if hasattr(table, "column_names") else list(table.columns):
+        values = np.asarray(table[name])
+        if values.dtype.kind == "f" and bool((np.signbit(values) & (values == 0)).any()):
+            raise RuntimeError(f"-0.0 in column {name!r}")
         if str(name) in named:
-            yield np.asarray(table[name], dtype=float)
+            yield values.astype(float)
 
 
 @lru_cache(maxsize=64)
@@ -356,7 +374,7 @@ FAMILIES = (
     Family(
         "text tables", "bytes, cells, delimiters, quotes, line ends, encodings", 250_000, 1000, make_text, in_memory
     ),
-    Family("JSON lines", "values, types, depth, bytes", 100_000, 1000, make_lines, in_memory),
+    Family("JSON lines", "values, types, depth, bytes", 100_000, 1000, make_lines, in_lines),
     Family("packed tables", "gzip and zip, spoilt inside or outside, and bombs", 60_000, 500, make_packed, in_file),
     Family("Parquet files", "footers, pages, lengths", 100_000, 500, make_parquet, in_file),
     Family("Feather files", "messages, offsets, lengths", 80_000, 500, make_feather, in_file),

@@ -96,8 +96,12 @@ def keys_of(rows: list[Row]) -> list[str]:
 
 def columns_of(rows: list[Row], place: Mapping[str, str], open_: Opener, name: str) -> pa.Table:
     """Some columns of some lines, missing where a line has none. place: what the file calls them."""
+    columns = {one: [row.get(key) for row in rows] for one, key in place.items()}
+    for one, values in columns.items():
+        if len({bool, *map(type, values)} - {type(None)}) > 1 and bool in map(type, values):  # Arrow would take it as 1
+            raise mixed(open_, name, place, f"column {one!r} has truth values beside others.")
     try:
-        return pa.table({one: pa.array([row.get(key) for row in rows]) for one, key in place.items()})
+        return pa.table({one: pa.array(values) for one, values in columns.items()})
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise mixed(open_, name, place, error) from None
 

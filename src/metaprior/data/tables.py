@@ -78,11 +78,20 @@ def _table(
             table = read_text(open_, said, columns, delimiter, pick)
         elif format_ == "lines":
             table = read_lines(open_, said, pick, whole=wide is not None)
+            _check_numbers(table, said, columns)
         else:
             table = _typed(open_, said, pick, feather=format_ == "arrow")
     except OSError as error:
         raise DataError(f"{said} cannot be read: {error.strerror or error}.") from None
     return _checked(table, said, columns)
+
+
+def _check_numbers(table: pa.Table, said: str, columns: Columns) -> None:
+    """In JSON, true is no number: it would count as 1."""
+    roles = columns.roles
+    for field in table.schema:
+        if pa.types.is_boolean(field.type) and not {"task", "task_x"}.intersection(roles.get(field.name, ())):
+            raise DataError(f"{said}: column {field.name!r} holds true and false: write the numbers 1 and 0.")
 
 
 def _picked(

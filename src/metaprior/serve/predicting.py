@@ -84,7 +84,7 @@ def _where(at: Any, served: Served) -> Any:
         optional = [*columns.y, *(one.name for one in columns.task_x)]
         return table_of_rows(at, columns, optional, len(at))
     try:
-        points = np.asarray(at, dtype=float)
+        points = np.zeros(()) if _has_truth(at) else np.asarray(at, dtype=float)
     except (TypeError, ValueError, OverflowError):
         points = np.zeros(())
     points = points[:, None] if points.ndim == 1 and len(columns.x) == 1 else points
@@ -94,6 +94,11 @@ def _where(at: Any, served: Served) -> Any:
             'objects with task and inputs, or "missing" for the rows without target.'
         )
     return points
+
+
+def _has_truth(at: Any) -> bool:
+    """Whether there is true or false among some points: either would count as a number."""
+    return any(map(_has_truth, at)) if isinstance(at, list) else isinstance(at, bool)
 
 
 def points_of(table: pa.Table, asked: Asked, served: Served, settings: Settings) -> int:

@@ -97,7 +97,7 @@ def table_of_rows(given: Any, columns: Columns, optional: Collection[str], most:
 
 def _column(values: list[Any], name: str, columns: Columns) -> pa.Array:
     if name in columns.task:
-        if any(isinstance(value, (list, dict)) or value is None for value in values):
+        if any(isinstance(value, (list, dict, bool)) or value is None for value in values):
             raise DataError(f"column {name!r} names tasks: give text or numbers.")
         if len({type(value) for value in values}) > 1:
             values = [str(value) for value in values]
@@ -105,6 +105,8 @@ def _column(values: list[Any], name: str, columns: Columns) -> pa.Array:
         if not all(value is None or type(value) in (int, float) for value in values):
             raise DataError(f"column {name!r} is a target: give numbers, and null where it is to be predicted.")
         return pa.array([None if value is None else _float(value, name) for value in values], pa.float64())
+    elif name in columns.x and any(isinstance(value, bool) for value in values):
+        raise DataError(f"column {name!r} is an input: give numbers or dates, not true or false.")
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
