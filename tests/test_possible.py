@@ -9,6 +9,7 @@ import torch
 
 from metaprior import DataError, MetaGP, OptionError, Tasks, UnknownNameError
 from metaprior.inference import IndependentGaussians, PossiblePosterior
+from metaprior.report import figure_text
 from metaprior.scoring import score
 from metaprior.selection import Auto
 from metaprior.splits import random_sizes
@@ -48,6 +49,31 @@ def test_everything_is_that_of_its_draws(one):
     apart = (drawn[:100_000] - drawn[100_000:]).abs().mean(0)
     expected = (drawn - y).abs().mean(0) - 0.5 * apart
     assert found.crps(y).numpy() == pytest.approx(expected.numpy(), abs=0.02)
+
+
+def has_minus_zero(values):
+    return bool((np.signbit(values) & (np.asarray(values) == 0)).any())
+
+
+def test_no_zero_has_a_sign(tmp_path):
+    found = posterior(Possible(0.0, math.inf, True), means=torch.tensor([[-0.4], [0.3], [0.1], [-0.2]]).double())
+    every = (found.mean, *found.interval(0.9), draws_of(found, 1000), found.quantiles([0.1, 0.5]), found.function.mean)
+    assert not any(has_minus_zero(values.numpy()) for values in every)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"t": np.repeat(np.arange(12), 5), "x": np.tile(np.arange(5.0), 12), "y": rng.poisson(0.4, 60)}
+    )
+    gp = MetaGP(rungs=("gp per task", "fpca"), progress=False).fit(table, task="t", x="x", y="y", integer=True)
+    at = pd.DataFrame({"t": [0, 0, 1], "x": [-0.0, 1.5, 3.0]})
+    answer = gp.predict(table, at, quantiles=(0.3, 0.5), samples=20)
+    assert (answer.select_dtypes("float") == 0).to_numpy().sum() > 10
+    assert not has_minus_zero(answer.select_dtypes("float").to_numpy())
+    table.to_csv(tmp_path / "t.csv", index=False)
+    at.to_csv(tmp_path / "at.csv", index=False)
+    gp.save(tmp_path / "m")
+    said = run("predict", tmp_path / "m", tmp_path / "t.csv", "--at", tmp_path / "at.csv", "--samples", 20).stdout
+    assert "-0" not in said.replace("\n", ",").split(",")
+    assert figure_text({"mean": -0.0, "stderr": None}) == "0"
 
 
 def test_the_density_of_a_whole_number_is_its_probability_and_all_of_them_are_one():

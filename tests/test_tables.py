@@ -72,6 +72,32 @@ def test_bad_columns(kind, columns, message):
         Tasks.from_table(FRAMES[kind](ROWS), **columns)
 
 
+ZEROS = {"t": [0.0, -0.0, 1.0], "x": [1.0, -0.0, 3.0], "y": [0.5, -0.0, 1.0], "c": [-0.0, 0.0, 2.0]}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_there_is_one_zero(kind, dtype):
+    table = FRAMES[kind]({name: np.array(values, dtype) for name, values in ZEROS.items()})
+    tasks = Tasks.from_table(table, task="t", x="x", y="y", task_x="c")
+    assert [str(name) for name in tasks.ids] == ["0.0", "1.0"]
+    assert tasks.covariates.tolist() == [[0.0], [2.0]]
+    pairs = Tasks.from_pairs([([1.0, -0.0], [0.5, -0.0]), ([3.0], [1.0])])
+    grid = Tasks.on_grid([1.0, -0.0], [[0.5, -0.0], [-0.0, 1.0]])
+    for values in (tasks.x, tasks.y, tasks.covariates, pairs.x, pairs.y, grid.x, grid.y):
+        assert not (torch.signbit(values) & (values == 0)).any()
+
+
+def test_what_is_one_moment_in_python_is_one_task():
+    days = pa.array([1, 2, 86_400_000], pa.int64()).view(pa.date64())  # the first two on one day
+    tasks = Tasks.from_table(pa.table({"t": days, "x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}), task="t", x="x", y="y")
+    assert tasks.ids == (datetime.date(1970, 1, 1), datetime.date(1970, 1, 2))
+    assert tasks.sizes.tolist() == [2, 1]
+    durations = pa.table({"t": pa.array([1, 2], pa.duration("s")), "x": [1.0, 2.0], "y": [1.0, 2.0]})
+    with pytest.raises(DataError, match=r"task column 't' holds duration\[s\]; use numbers or text to name tasks"):
+        Tasks.from_table(durations, task="t", x="x", y="y")
+
+
 def test_empty_table():
     with pytest.raises(DataError, match="no rows"):
         Tasks.from_table(pd.DataFrame({"t": [], "x": [], "y": []}), task="t", x="x", y="y")

@@ -63,4 +63,4 @@ def _show_scores(setting: str, scores: dict[str, Scores], screen: Screen) -> Non
     screen.show(table)
     for name, found in list(scores.items())[1:]:
         gain = paired_difference(ours.values["log_likelihood"], found.values["log_likelihood"], ours.clusters)
-        screen.say(f"  log density against {name}: {gain.mean:+.3f} ± {gain.stderr or 0:.3f} per point")
+        screen.say(f"  log density against {name}: {gain.mean:+z.3f} ± {gain.stderr or 0:.3f} per point")

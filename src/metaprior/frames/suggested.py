@@ -118,4 +118,5 @@ def _bought(found: Sequence[Suggestion], targets: Sequence[str]) -> dict[str, np
         first = "" if len(targets) == 1 else f"{y}_"
         for name, part in zip(BOUGHT, (slice(None, -1), slice(1, None)), strict=True):
             columns[first + name] = torch.cat([one.sd[part, k] for one in found]).numpy()
-    return columns | {"gain": torch.cat([one.gain for one in found]).numpy()}
+    columns["gain"] = torch.cat([one.gain for one in found]).numpy()
+    return {name: values + 0.0 for name, values in columns.items()}  # there is one zero

@@ -295,6 +295,7 @@ def predicted_columns(posterior: Posterior, targets: Sequence[str], wanted: Want
     if wanted.samples:
         drawn = about.samples(wanted.samples, wanted.seed)
         found |= {f"sample_{k + 1}": value for k, value in enumerate(drawn)}
+    found = {name: value + 0.0 for name, value in found.items()}  # there is one zero
     if len(targets) == 1:
         return {name: value[:, 0].numpy() for name, value in found.items()}
     return {f"{y}_{name}": value[:, k].numpy() for k, y in enumerate(targets) for name, value in found.items()}

@@ -135,7 +135,8 @@ class PossiblePosterior(Around):
 
     def _recorded(self, values: Tensor) -> Tensor:
         """As they would be written down."""
-        return torch.where(self.whole, (values - 0.5).ceil(), values).clamp(self.lower, self.upper)
+        written = torch.where(self.whole, (values - 0.5).ceil(), values).clamp(self.lower, self.upper)
+        return written + 0.0  # there is one zero
 
 
 class PossibleConditional(Conditional[PossiblePosterior]):

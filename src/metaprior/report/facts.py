@@ -41,7 +41,7 @@ def figure_text(found: Mapping[str, Any]) -> str:
     if found["mean"] is None:
         return "infinite"
     error = f" ± {found['stderr']:.2g}" if found["stderr"] is not None else ""
-    return f"{found['mean']:.4g}{error}"
+    return f"{found['mean']:z.4g}{error}"
 
 
 def described(one: Covariate, ranges: Mapping[str, str] | None = None) -> str:

@@ -73,7 +73,7 @@ class Scores:
         lines = [f"Scores of {len(self.ids)} tasks"]
         for metric in self.metrics:
             mean, stderr, _ = self.summary(metric)
-            lines.append(f"  {metric:<22} {mean:9.4f}" + ("" if stderr is None else f" ± {stderr:.4f}"))
+            lines.append(f"  {metric:<22} {mean:z9.4f}" + ("" if stderr is None else f" ± {stderr:.4f}"))
         return "\n".join(lines)
 
 

@@ -341,7 +341,7 @@ def _because(weights: Mapping[str, float], best: str, gain: Summary) -> str:
     """
     if list(weights) == [best]:
         return f"{best} alone has the highest log density on held-out tasks, and no other candidate adds to it."
-    difference = f"{gain.mean:+.3f} ± {gain.stderr or math.nan:.3f} from that of the best candidate alone, {best}"
+    difference = f"{gain.mean:+z.3f} ± {gain.stderr or math.nan:.3f} from that of the best candidate alone, {best}"
     reason = f"its log density per held-out value is {difference}"
     return (
         f"{reason}." if gain.mean >= 0 else f"{reason}: a tie within a standard error, and its squared error is lower."

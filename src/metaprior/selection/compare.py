@@ -149,7 +149,7 @@ class Comparison:
 
 
 def _told(gains: dict[str, Summary]) -> str:
-    return " and ".join(f"{gain.mean:+.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items())
+    return " and ".join(f"{gain.mean:+z.3f} ± {gain.stderr or 0.0:.3f} against {name}" for name, gain in gains.items())
 
 
 def compare(

@@ -43,6 +43,7 @@ def as_matrix(values: object, what: str) -> Float[Tensor, "n k"]:
         matrix = matrix[:, None]
     if matrix.ndim != 2:
         raise DataError(f"{what} has {matrix.ndim} dimensions; give points × columns (or a vector).")
+    matrix += 0.0  # there is one zero
     return matrix
 
 

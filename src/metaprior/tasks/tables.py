@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -172,7 +173,7 @@ def _codes(frame: nw.DataFrame[Any], name: str) -> tuple[Array, list[Any]]:
         raise DataError(
             f"task column {name!r} is empty in {count} rows (the first is row {row}): give each row its task."
         )
-    if pa.types.is_nested(array.type) or pa.types.is_interval(array.type):
+    if any(test(array.type) for test in (pa.types.is_nested, pa.types.is_interval, pa.types.is_duration)):
         raise DataError(f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
     return _values(array, f"task column {name!r} holds {array.type}; use numbers or text to name tasks.")
 
@@ -188,8 +189,15 @@ def _values(array: Any, otherwise: str) -> tuple[Array, list[Any]]:
 def _encode(array: Any) -> tuple[Array, list[Any]]:
     if pa.types.is_dictionary(array.type):  # categories may be unused or out of order: encode what is there
         array = array.cast(array.type.value_type)
+    if pa.types.is_floating(array.type):
+        array = pc.add(array.cast(pa.float64()), 0.0)  # there is one zero
     coded = array.dictionary_encode()
-    return coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
+    codes, values = coded.indices.to_numpy(zero_copy_only=False), coded.dictionary.to_pylist()
+    if pa.types.is_temporal(array.type):  # several of Arrow's may be one of Python's
+        places: dict[Any, int] = {}
+        merged = np.array([places.setdefault(value, len(places)) for value in values], dtype=codes.dtype)
+        codes, values = merged[codes], list(places)
+    return codes, values
 
 
 def _check_numbers(frame: nw.DataFrame[Any], columns: Columns) -> None:
@@ -210,6 +218,7 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
     numbers = np.empty((len(frame), len(names)))
     for k, name in enumerate(names):
         numbers[:, k] = in_numbers(arrow_of(frame, name))[order]  # type: ignore[index]
+    numbers += 0.0  # there is one zero
     return torch.from_numpy(numbers)
 
 

@@ -93,7 +93,7 @@ class Tasks:
     def on_grid(x: Any, y: Any, ids: Sequence[Hashable] | None = None) -> Tasks:
         """Tasks that were all observed at the same points: x `[n, d]` or `[n]`, y `[m, n, p]` or `[m, n]`."""
         grid = as_matrix(x, "x")
-        values = torch.as_tensor(writable(y)).to(torch.float64, copy=True)
+        values = torch.as_tensor(writable(y)).to(torch.float64) + 0.0  # a copy, with one zero
         values = values[..., None] if values.ndim == 2 else values
         if values.ndim != 3 or values.shape[1] != len(grid) or min(values.shape[:2]) == 0:
             raise DataError(
