@@ -96,10 +96,10 @@ def test_predictions_name_tasks_as_they_came(tmp_path, elnino):
     run("predict", tmp_path / "m", tmp_path / "new.csv", "--at", "4:4:1", "--out", tmp_path / "p.parquet")
     assert pq.read_table(tmp_path / "p.parquet")["year"].to_pylist() == ["02134", "2134", "1950"]
     found = run("evaluate", tmp_path / "m", "elnino", "--context", "1", "--json")
-    assert "trained on 61 of these 61" in found.stderr
+    assert "trained on 61 of 61 tasks" in found.stderr
     csv.write_csv(embedded_table("elnino"), tmp_path / "same.csv")
     found = run("evaluate", tmp_path / "m", tmp_path / "same.csv", "--context", "1", "--json")
-    assert "trained on 61 of these 61" in found.stderr
+    assert "trained on 61 of 61 tasks" in found.stderr
 
 
 def test_tasks_that_differ_by_a_point_and_zero_stay_two(elnino):
