@@ -130,6 +130,7 @@ def test_startup_warmup_and_interval_are_kept(pruner):
     assert stopped == [3, 7]
 
 
+@pytest.mark.filterwarnings("error::metaprior.MetapriorWarning")  # notes are of inputs that a user has given
 def test_the_last_step_can_be_given(pruner):
     study = study_of([curve_to(end) for end in STARTED])
     study.add_trial(trial_of(curve_to(0.35, steps=4), TrialState.RUNNING))

@@ -19,6 +19,7 @@ from metaprior.errors import DataError, OptionError, UnknownNameError
 from metaprior.extras import needs
 from metaprior.inference import Conditional, Posterior
 from metaprior.model import MetaGP
+from metaprior.tasks import Tasks
 
 with needs("metaprior.adapters.optuna", "optuna"):
     import optuna
@@ -168,7 +169,8 @@ class LearnedPruner(BasePruner):
         return float(posterior.cdf(0.0))
 
     def _conditioned(self, curve: Curve, yardstick: Yardstick) -> Conditional[Posterior]:
-        return self.gp.condition(as_inputs(curve.steps), yardstick.behind(curve))
+        known = Tasks.from_pairs([(as_inputs(curve.steps), yardstick.behind(curve))])
+        return self.gp.condition(known)  # of Tasks nothing is said in warnings: steps are no inputs that a user knows
 
     def _is_time(self, trial: FrozenTrial) -> bool:
         """Whether this is the first report since the last step at which the trial should be looked at."""
