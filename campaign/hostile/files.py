@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,9 @@ from campaign.hostile.home import MODELS, RESUMED, past
 from campaign.hostile.mutations import dumped, mutated, mutated_json
 from metaprior import MetaGP, Shards, load
 from metaprior.files import _checksum
-from metaprior.report import facts_of
+from metaprior.report import facts_of, model_figures
+from metaprior.selection import portrait
+from metaprior.tasks import Possible
 
 KINDS = (*MODELS, "dated", "whole", "two", "about")
 
@@ -109,6 +112,39 @@ def answers(gp: MetaGP, size: int) -> Iterator[Any]:
         yield from (lower, upper, (upper - lower).sqrt())
 
 
+def make_portrayed(rng: Random, place: Place) -> bytes:
+    """A model file whose targets have ends, some of them others than it was learned with."""
+    content = (place.home / "whole.metaprior").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    text, _, _ = json.loads(content[8 : 8 + size])["__metadata__"]["metaprior"].partition("\n")
+    header = json.loads(text)
+    if rng.random() < 0.8:
+        ends = sorted(rng.choice((-3.0, -1.0, 0.0, 0.5, 2.0)) + rng.choice((0.0, 1e-9, 1e9)) for _ in range(2))
+        lower, upper = (
+            end if rng.random() < 0.7 else far for end, far in zip(ends, (-math.inf, math.inf), strict=True)
+        )
+        header["about"]["trained_on"]["possible"] = [[lower.hex(), upper.hex(), rng.random() < 0.5]]
+    else:
+        header = mutated_json(header, rng)
+    return signed(dumped(header), tensors_of(content))
+
+
+def attempt_portrayed(given: bytes, place: Place) -> Iterator[Any]:
+    """Load it, and look at what pictures of it draw: possible values."""
+    gp = load(place.file(given, "given.metaprior"))
+    curves = portrait(gp.method_, gp.trained_on_)
+    lower, upper, _ = (gp.trained_on_.possible or (Possible(),))[0]
+    for name in ("mean", "lower", "upper", "draws"):
+        if name in curves and not ((curves[name] >= lower) & (curves[name] <= upper)).all():
+            raise RuntimeError(f"{name} from {curves[name].min()} to {curves[name].max()}, not {lower} to {upper}")
+    for figure in model_figures(curves, {}, ("x", "y")).values():
+        for part in figure.axes[0].collections:  # the band of the prior
+            low, high = part.get_datalim(figure.axes[0].transData).intervaly
+            if low < lower or high > upper:
+                raise RuntimeError(f"a band from {low} to {high}, not {lower} to {upper}")
+    yield from (curves[name] for name in ("mean", "lower", "upper", "draws", "covariance") if name in curves)
+
+
 # ---- checkpoints ----------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +204,7 @@ def _first_bucket(home: Path) -> str:
 
 FAMILIES = (
     Family("model files", "bits, lengths, headers, shapes, values, depth", 80_000, 300, make_model, attempt_model),
+    Family("portraits", "what a model's targets can be", 2_000, 100, make_portrayed, attempt_portrayed),
     Family("checkpoints", "the same, of trainings that go on", 15_000, 100, make_checkpoint, attempt_checkpoint),
     Family("shards", "manifests and buckets", 40_000, 300, make_shards, attempt_shards),
 )

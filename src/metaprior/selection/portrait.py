@@ -18,6 +18,9 @@ from metaprior.splits import Contexts
 from metaprior.tasks import Tasks, TrainedOn
 
 POINTS, DRAWS, FUNCTIONS = 121, 12, 4
+LEVEL = 0.9
+"""Probability of the band around the mean."""
+
 MANY = 2_000
 """Draws that a covariance is taken from where there is no other way."""
 
@@ -48,7 +51,7 @@ def _finite(value: float | None) -> float | None:
 
 @torch.no_grad()
 def portrait(method: Any, trained_on: TrainedOn) -> Curves:
-    """Prior mean with draws, covariance, eigenfunctions (for one input column), and how learning went."""
+    """Prior mean, band and draws, covariance, eigenfunctions (for one input column), and how learning went."""
     curves: Curves = {}
     learned = method.method_ if isinstance(method, Auto) else method
     if len(trained_on.columns.x) == 1 and not isinstance(learned, (PointMethod, GPPerTask)):
@@ -75,10 +78,12 @@ def _prior(method: Any, low: float, high: float, trained_on: TrainedOn) -> Curve
     values, vectors = torch.linalg.eigh(K)
     vectors = vectors * torch.where(vectors.sum(0) < 0, -1.0, 1.0)
     sd = K.diagonal().clamp(min=1e-300).sqrt()
+    lower, upper = posterior.interval(LEVEL)
     return {
         "x": x[:, 0].numpy(),
         "mean": posterior.mean[:, 0].numpy(),
-        "sd": sd.numpy(),
+        "lower": lower[:, 0].numpy(),
+        "upper": upper[:, 0].numpy(),
         "draws": draws.numpy(),
         "covariance": K.numpy(),
         "correlation": (K / sd[:, None] / sd).numpy(),

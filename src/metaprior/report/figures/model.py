@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE = "#0072b2", "#d55e00"
 
 CAPTIONS = {
-    "prior": "The learned mean, draws of whole functions, and two standard deviations around the mean.",
+    "prior": "The learned mean, draws of whole functions, and the interval that holds 90% of them at each point.",
     "kernel": "Left: the correlation of any two points. Right: that of all points with three of them.",
     "eigenfunctions": "The directions in which tasks differ most from the mean.",
     "learning": "Evidence of held-out tasks per value while learning; the best parameters are kept.",
@@ -82,11 +82,11 @@ def suggestion_figure(curves: Curves, title: str, names: tuple[str, str], level:
 def _prior(curves: Curves, names: tuple[str, str]) -> Figure:
     figure = new_figure(6.4, 3.8)
     axes = figure.subplots()
-    x, mean, sd = curves["x"], curves["mean"], curves["sd"]
-    axes.fill_between(x, mean - 2 * sd, mean + 2 * sd, color=BLUE, alpha=0.15, lw=0, label="±2 standard deviations")
+    x = curves["x"]
+    axes.fill_between(x, curves["lower"], curves["upper"], color=BLUE, alpha=0.15, lw=0, label="90% interval")
     axes.plot(x, curves["draws"].T, color=GREY, lw=0.8, alpha=0.7)
     axes.plot([], [], color=GREY, lw=0.8, label="draws")
-    axes.plot(x, mean, color=BLUE, lw=2.2, label="mean")
+    axes.plot(x, curves["mean"], color=BLUE, lw=2.2, label="mean")
     axes.set(xlabel=names[0], ylabel=names[1], title="The prior: what a new task looks like before it is seen")
     axes.legend(fontsize=8, frameon=False)
     return figure
