@@ -471,7 +471,9 @@ def compare(
     ] = None,
     folds: Annotated[int, typer.Option(help="Parts of the tasks for cross-validation.")] = 5,
     report: Annotated[Path, typer.Option(help="Folder for the results and the page.")] = Path("out/compare"),
-    out: Annotated[Path | None, typer.Option(help="A model file for the best method, fitted on all tasks.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A model file for the recommended method, fitted on all tasks.")
+    ] = None,
     missing: MissingOption = "error",
     delimiter: DelimiterOption = None,
     seed: SeedOption = 0,
