@@ -87,19 +87,19 @@ class Comparison:
 
     @property
     def recommended(self) -> str:
-        """The best of the methods that pay; the best simple method if none does."""
+        """The best of the methods that pay; the best simple method if none does: the one-standard-error rule."""
         simple = self.best_simple
         if simple is None:
             return self.best
         paying = [name for name in self.methods if name not in (CHOSEN, *self.simple) and self.pays(name)]
         return max(paying, key=lambda name: self.density(name).mean, default=simple)
 
-    def pays(self, method: str) -> bool:
-        """Whether its log density is above that of the best simple method by more than two standard errors."""
+    def pays(self, method: str, n_stderr: float = 1.0) -> bool:
+        """Whether its log density is above that of the best simple method by more than this many standard errors."""
         if self.best_simple is None:
             return True
         gain = self.against(method, self.best_simple)
-        return gain.mean > 2 * (gain.stderr or 0.0)
+        return gain.mean > n_stderr * (gain.stderr or 0.0)
 
     def verdict(self) -> str:
         """One sentence that a person can act on."""
@@ -118,13 +118,13 @@ class Comparison:
                 f"{best}" + (f", {_told(gains)} per point." if gains else ".")
             )
         honest = _told(self.gains(CHOSEN))
-        if not self.pays(CHOSEN):
+        if not self.pays(CHOSEN, n_stderr=2.0):
             gains = self.gains(recommended)
             return (
                 f"{recommended} looks best on these {tasks} tasks, {_told(gains)} per point; but they are too few to "
                 f"choose by: choosing without looking, by cross-validation, gains {honest}. Take it as a guess."
             )
-        among = "" if recommended == best else f" among the methods that are surely better than {self.best_simple}"
+        among = "" if recommended == best else f" among those that are a standard error ahead of {self.best_simple}"
         return (
             f"Use {recommended}: on these {tasks} tasks it has the highest log density{among}; choosing by "
             f"cross-validation gains {honest} per point (log density, ± one standard error)."
