@@ -12,6 +12,7 @@ from metaprior import DataError, MetaGP, Tasks
 from metaprior.cli.app import app
 from metaprior.cli.evaluate import SHOWN
 from metaprior.inference import Calibration
+from metaprior.methods import GPPerTask
 from metaprior.scoring import scores_by_setting
 from metaprior.selection import Auto, trials
 from metaprior.selection.trials import Plan
@@ -67,6 +68,21 @@ def test_score_and_the_command_evaluate_give_the_same_figures(files, seed):
     (found,) = json.loads(run(*words, "--context-until", "hour=4")).values()
     ours = {metric: list(value.values()) for metric, value in found[model].items()}
     assert summaries(gp.score(table, lambda x: x[:, 0] <= 4)) == ours
+
+
+def test_methods_beside_the_model_keep_to_what_its_target_can_be(tmp_path):
+    """A Gaussian process for each task alone is scored on counts as the same method that knows them to be counts."""
+    rng = np.random.default_rng(0)
+    rows = [(k, x, float(rng.poisson(1.0 + k % 3))) for k in range(12) for x in range(6)]
+    table, model = pd.DataFrame(rows, columns=["patient", "hour", "pulse"]), str(tmp_path / "m")
+    table.to_csv(tmp_path / "counts.csv", index=False)
+    tasks = Tasks.from_table(table, **COLUMNS).with_possible((0, None), integer=True)
+    alone = MetaGP.of(GPPerTask().fit(tasks))
+    MetaGP("constant", "rbf", max_epochs=2, progress=False).fit(tasks).save(model)
+    found = json.loads(run("evaluate", model, tmp_path / "counts.csv", "--json", "--context", 2))["2"]["gp per task"]
+    ours = summaries(alone.score(tasks, 2))
+    for metric in SHOWN:
+        assert list(found[metric].values()) == pytest.approx(ours[metric])
 
 
 def test_scores_of_fit_are_those_of_its_held_out_tasks(files):

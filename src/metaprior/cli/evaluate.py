@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
 
 from metaprior.cli.common import Screen, chosen_contexts, read_tasks
 from metaprior.cli.given import Given
-from metaprior.inference import Method
+from metaprior.inference import Method, WithinPossible
 from metaprior.methods import GPPerTask, LastValue
 from metaprior.model import load
 from metaprior.report import figure_text
 from metaprior.scoring import Scores, paired_difference, scores_by_setting
 from metaprior.splits import Contexts
-from metaprior.tasks import Tasks
+from metaprior.tasks import Possible, Tasks
 
 SHOWN = ("mse", "log_likelihood", "crps", "coverage_90", "calibration_error")
 
@@ -30,7 +31,7 @@ def evaluate_model(
     tasks = read_tasks(given, columns, past=False, **how)
     screen.note(*method.notes_on_scored(tasks))
     contexts = chosen_contexts(context, until, tasks, seed, screen)
-    methods: dict[str, Method] = {model: method, **_rivals(tasks, contexts)}
+    methods: dict[str, Method] = {model: method, **_rivals(tasks, contexts, method.trained_on_.possible)}
     by_method = {name: scores_by_setting(one, tasks, contexts) for name, one in methods.items()}
     found: dict[str, Any] = {}
     for setting in by_method[model]:
@@ -40,13 +41,19 @@ def evaluate_model(
     screen.result(found)
 
 
-def _rivals(tasks: Tasks, contexts: Contexts) -> dict[str, Method]:
-    """`last value` and `gp per task`, with the units and variances of these very tasks: they are not disadvantaged."""
+def _rivals(tasks: Tasks, contexts: Contexts, possible: Sequence[Possible]) -> dict[str, Method]:
+    """`last value` and `gp per task`, with the units and variances of these very tasks: they are not disadvantaged.
+
+    Args:
+        tasks: those that are scored.
+        contexts: how they are split.
+        possible: what the targets can be, which is known of the model as well.
+    """
     rivals: dict[str, Method] = {"gp per task": GPPerTask().fit(tasks)}
     if tasks.d == 1 and len(tasks) > 1:
         asked = None if contexts.at_random else contexts
         rivals["last value"] = LastValue(contexts=asked, held_out=tasks).fit(tasks)
-    return rivals
+    return {name: WithinPossible(one, possible) if possible else one for name, one in rivals.items()}
 
 
 def _summaries(scores: Scores) -> dict[str, Any]:
