@@ -417,6 +417,12 @@ BAD = {
         "--fallback was removed: its intervals held far too few values",
     ),
     "one task": (["compare", "one.csv", *NAMES], "1 tasks are too few"),
+    "one task, fit": (
+        ["fit", "one.csv", *NAMES, "--out", "m"],
+        "there is one task only: what tasks have in common cannot be learned from it. Give two or more",
+    ),
+    "one task, epochs": (["fit", "one.csv", *NAMES, "--epochs", "5", "--out", "m"], "there is one task only: what tas"),
+    "one row in all": (["fit", "row.csv", *NAMES, "--out", "m"], "choose mean and kernel, such as constant and rbf"),
     "one row each": (["compare", "single.csv", *NAMES], "every task has one point"),
 }
 
@@ -437,6 +443,7 @@ FILES = {
     "swapped.csv": b"year,hour,gcs\n1,2,3\n1,3,3\n2,2,3\n3,3,4\n",
     "gap.csv": b"year,month,temperature\n1,2,24\n1,3,\n",
     "one.csv": b"year,month,temperature\n1,2,3\n1,3,4\n",
+    "row.csv": b"year,month,temperature\n1,2,3\n",
     "single.csv": b"year,month,temperature\n" + b"".join(b"%d,1,%d\n" % (i, i) for i in range(9)),
 }
 
@@ -464,7 +471,8 @@ def test_few_points_and_few_tasks_are_no_reason_to_stop(tmp_path, monkeypatch):
     run("predict", "m", "single.csv", "--at", "1:2:1", "--out", "p.csv")
     Path("gap.csv").write_bytes(FILES["gap.csv"])
     run("predict", "m", "gap.csv", "--at", "1:2:1", "--missing", "drop", "--out", "p.csv")
-    run("fit", "one.csv", *NAMES, "--epochs", 5, "--out", "m")
+    found = run("fit", "one.csv", *NAMES, "--mean", "constant", "--kernel", "rbf", "--epochs", 5, "--out", "m")
+    assert "note: there is one task only" in found.stderr
     identical = "year,month,temperature\n" + "".join(f"{i % 5},1,2\n" for i in range(3000))
     Path("same.csv").write_text(identical)
     run("fit", "same.csv", *NAMES, "--epochs", 3, "--mean", "constant", "--kernel", "rbf", "--out", "m")

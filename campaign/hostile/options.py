@@ -305,6 +305,29 @@ def attempt_kept(given: bytes, place: Place) -> Iterator[Any]:
             raise RuntimeError(f"{lost[0]} is lost")
 
 
+# ---- one task -------------------------------------------------------------------------------------------------------
+
+
+def make_alone(rng: Random, place: Place) -> bytes:
+    """A command that fits a table of one task, of one to some rows."""
+    words = ["fit", "alone.csv", *SOURCES[0][1:], "--out", "new.metaprior", "--overwrite"]
+    for _ in range(rng.choice((0, 1, 2))):
+        words += rng.choice(
+            (["--epochs", "2"], ["--budget", "0"], ["--mean", "linear"], ["--kernel", "rbf"], ["--quiet"])
+        )
+    return json.dumps([rng.choice((1, 2, 9)), *words]).encode()
+
+
+def attempt_alone(given: bytes, place: Place) -> Iterator[Any]:
+    """Run it: where no mean or kernel is named, it makes no model."""
+    folder = _tidied(place)
+    rows, *words = json.loads(given)
+    (folder / "alone.csv").write_text("task,x,y\n" + "".join(f"a,{k},{k * k}\n" for k in range(rows)))
+    yield from _as_command(folder, json.dumps(words).encode())
+    if "--mean" not in words and "--kernel" not in words:
+        raise RuntimeError("a prior was learned from one task")
+
+
 # ---- readers that leave ---------------------------------------------------------------------------------------------
 
 
@@ -347,5 +370,6 @@ FAMILIES = (
     Family("pipes", "commands that are given one for a model or an output", 300, 20, make_piped, attempt_piped),
     Family("stopped trainings", "fits in whose place one is kept", 500, 20, make_kept, attempt_kept),
     Family("readers that leave", "commands whose output nobody reads", 100, 4, make_left, attempt_left, LONGEST),
+    Family("one task", "fits of tables that have no more", 200, 20, make_alone, attempt_alone),
     Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

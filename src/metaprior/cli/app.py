@@ -33,7 +33,7 @@ from metaprior.model import MetaGP, load
 from metaprior.options import check_removed
 from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
-from metaprior.selection import Auto
+from metaprior.selection import Auto, check_several
 from metaprior.tasks import Tasks
 
 app = typer.Typer(
@@ -254,6 +254,7 @@ def fit(
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     effort = {"budget": budget, "thorough": thorough, "rungs": tuple(split_names(rungs)) if rungs else ()}
     check_workers(given, workers, ray, device)
+    unnamed = mean is None and kernel is None and from_model is None
     mean, kernel = _structure(mean, kernel, from_model, epochs, effort, screen)
     if given.folder is not None:
         how = {"mean": mean, "kernel": kernel, "seed": seed, "progress": not quiet}
@@ -265,6 +266,8 @@ def fit(
         start = start_of(from_model, mean, kernel)
         columns = columns_of_start(columns, start)
         tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
+        if unnamed:
+            check_several(tasks)
         gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
         fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
     if html is not None:
@@ -301,7 +304,7 @@ def _model(
     options: dict[str, Any] = {"seed": seed, "progress": False if screen.quiet else "meta-learning"}
     one_row = int(tasks.sizes.max()) < 2
     unnamed = mean is None and kernel is None and start is None
-    if unnamed and len(tasks) > 1 and not one_row:
+    if unnamed and not one_row:
         label = False if screen.quiet else "choosing a prior"
         return MetaGP(**options | effort | {"progress": label, "device": device})
     if unnamed:

@@ -46,6 +46,16 @@ class Tried(NamedTuple):
     seconds: float | None = None
 
 
+def check_several(tasks: Tasks) -> None:
+    """Whether a prior can be chosen at all."""
+    if len(tasks) < 2:
+        raise DataError(
+            "there is one task only: what tasks have in common cannot be learned from it. Give two or more (is it the "
+            "right column that names them?), or choose mean and kernel, such as constant and rbf, for a Gaussian process "
+            "of this task alone."
+        )
+
+
 class Auto(KeptMethod):
     """The prior that suits the tasks, chosen on held-out ones.
 
@@ -94,8 +104,7 @@ class Auto(KeptMethod):
         checkpoint: a file in which the rungs that were tried are kept; where there is one, it goes on there. keep:
         leave it when all is learned.
         """
-        if len(tasks) < 2:
-            raise DataError("one task says nothing about others: give two or more, or choose mean and kernel.")
+        check_several(tasks)
         check_targets(tasks)
         contexts, names = self.contexts or default_contexts(tasks, self.seed), self._names(tasks)
         plan = Plan.of(tasks, self.seed, self.thorough)
