@@ -139,7 +139,7 @@ def test_few_tasks_are_enough(count):
 
 
 def test_what_it_cannot_do_is_told(fitted):
-    with pytest.raises(DataError, match="there is one task only: .* Give two or more .* or choose mean and kernel"):
+    with pytest.raises(DataError, match=r"there is one task only: .* Give two or more .* or choose mean and kernel"):
         Auto(rungs=FAST, progress=False).fit(curves(1))
     with pytest.raises(UnknownNameError, match="unknown rung 'fpac'"):
         Auto(rungs=("fpac",))

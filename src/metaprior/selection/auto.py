@@ -51,8 +51,8 @@ def check_several(tasks: Tasks) -> None:
     if len(tasks) < 2:
         raise DataError(
             "there is one task only: what tasks have in common cannot be learned from it. Give two or more (is it the "
-            "right column that names them?), or choose mean and kernel, such as constant and rbf, for a Gaussian process "
-            "of this task alone."
+            "right column that names them?), or choose mean and kernel, such as constant and rbf, for a Gaussian "
+            "process of this task alone."
         )
 
 
