@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from metaprior.splits import (
     Doubling,
     Fold,
     Given,
+    RandomSizes,
     Roles,
     Until,
     default_contexts,
@@ -156,3 +158,10 @@ def test_drawn_contexts_are_of_any_size_and_of_a_task_that_is_there_twice():
     sizes = found.sizes.reshape(50, 4)
     for column, size in zip(sizes.T, tasks.sizes.tolist(), strict=True):
         assert sorted(column.unique().tolist()) == list(range(1, max(size, 2)))
+
+
+@pytest.mark.parametrize("wrong", [(), (-1,), ("3",), (2.5,), (None,)])
+def test_sizes_of_contexts_are_whole_numbers(wrong):
+    with pytest.raises(OptionError, match="give whole numbers of 0 or more"):
+        RandomSizes(wrong)
+    assert list(RandomSizes((np.int64(2),))(ragged())) == ["2"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 import torch
@@ -71,7 +72,7 @@ class _Sizes(Contexts):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.sizes or min(self.sizes) < 0:
+        if not self.sizes or not all(isinstance(n, SupportsIndex) and index(n) >= 0 for n in self.sizes):
             raise OptionError("context sizes: give whole numbers of 0 or more, such as 1,3,5.")
 
     def __call__(self, tasks: Tasks) -> dict[str, ContextTarget]:
