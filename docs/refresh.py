@@ -3,8 +3,8 @@
     make docs
 
 `<!-- table: NAME [METRIC ...] [of METHOD, METHOD ...] -->` holds an experiment's rows, `<!-- claims: NAME -->` the
-paper's claims about it, `<!-- training: NAME NAME ... -->` compares how priors were trained; a block ends at
-`<!-- end -->`.
+paper's claims about it, `<!-- training: NAME NAME ... -->` compares how priors were trained,
+`<!-- times: NAME NAME ... -->` says how long the experiments took; a block ends at `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import metaprior.paper  # noqa: F401 (its methods and metrics stand in the tables)
+from metaprior.paper import PUBLISHED  # the paper's methods and metrics stand in the tables
 from metaprior.report import markdown_tables
 
 DOCS = Path(__file__).parent
 PAGES = (DOCS / "reproduction.md", DOCS / "theory.md", DOCS / "beyond.md")
-BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (?P<kind>table|claims|training|times): (?P<words>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def refreshed(text: str) -> str:
@@ -29,6 +29,8 @@ def refreshed(text: str) -> str:
         words = match["words"].split()
         if match["kind"] == "training":
             return f"{match[1]}\n{training_table(words)}\n{match[4]}"
+        if match["kind"] == "times":
+            return f"{match[1]}\n{times_table(words)}\n{match[4]}"
         if match["kind"] == "claims":
             return f"{match[1]}\n{claims_table(words[0])}\n{match[4]}"
         return f"{match[1]}\n{rows_table(match['words'])}\n{match[4]}"
@@ -56,6 +58,25 @@ def training_table(names: list[str]) -> str:
             cells = (found["experiment"], method, optimizer, str(record["epochs"]))
             lines.append(f"| {' | '.join(cells)} | {evidence:.4f} | {record['seconds']:.1f} |")
     return "\n".join(lines) + "\n"
+
+
+def times_table(names: list[str]) -> str:
+    """The minutes of each experiment: of all its rows, of the paper's, and of the longest of the others."""
+    lines = ["| experiment | all rows, minutes | the paper's rows | the longest others |", "|---|---:|---:|---|"]
+    for name in names:
+        found = _results(name)
+        seconds = found["seconds"]
+        rows = {row["method"] for row in found["rows"]}
+        own = {row: value for row, value in seconds.items() if row in rows and row not in PUBLISHED.get(name, ())}
+        longest = sorted(own, key=lambda row: -own[row])[:2] if PUBLISHED.get(name) else []
+        paper = _minutes(sum(seconds.values()) - sum(own.values())) if PUBLISHED.get(name) else "–"
+        others = ", ".join(f"{row} {_minutes(own[row])}" for row in longest if own[row] >= 30)
+        lines.append(f"| {name} | {_minutes(sum(seconds.values()))} | {paper} | {others or '–'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f}" if seconds >= 90 else f"{seconds / 60:.1f}"
 
 
 def claims_table(name: str) -> str:

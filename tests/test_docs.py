@@ -1,5 +1,6 @@
 """The pages are true: tables come from result files, commands and examples run, links lead somewhere."""
 
+import json
 import os
 import re
 import shlex
@@ -32,6 +33,13 @@ def test_tables_are_those_of_the_result_files(page):
     text = page.read_text()
     assert "<!-- table:" in text
     assert refreshed(text) == text
+
+
+def test_the_page_says_how_long_every_experiment_takes():
+    for name in EXPERIMENTS:
+        found = json.loads((DOCS / "results" / name / "results.json").read_text())
+        (cell,) = re.findall(rf"^\| {name} \| ([\d.]+) \| [\d.–]+ \|", PAGES["docs/reproduction.md"], re.MULTILINE)
+        assert float(cell) == pytest.approx(sum(found["seconds"].values()) / 60, abs=0.51)
 
 
 def test_every_block_has_a_language_that_somebody_checks():

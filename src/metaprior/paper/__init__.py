@@ -6,8 +6,9 @@ from metaprior.paper.claims import judge
 from metaprior.paper.experiments import EXPERIMENTS, ON_GPU, check_experiment, run_experiment
 from metaprior.paper.options import Options
 from metaprior.paper.page import terminal_claims, write_page
+from metaprior.paper.published import PUBLISHED
 
 __all__ = [
-    "CHAPTERS", "EXPERIMENTS", "ON_GPU", "Options", "check_experiment", "judge", "run_experiment", "terminal_claims",
-    "write_page",
+    "CHAPTERS", "EXPERIMENTS", "ON_GPU", "PUBLISHED", "Options", "check_experiment", "judge", "run_experiment",
+    "terminal_claims", "write_page",
 ]  # fmt: skip
