@@ -10,10 +10,10 @@ from scipy.optimize import nnls
 
 import metaprior
 from metaprior import DataError, MetaGP, MetapriorWarning, NotFittedError, OptionError, Tasks, UnknownNameError
-from metaprior.inference import CalibratedPosterior, Calibration
+from metaprior.inference import CalibratedPosterior, Calibration, PossiblePosterior, WithinPossible
 from metaprior.learning import checkpoints
 from metaprior.methods import FPCA, METHODS, Combination, Entry, GPPerTask, LearnedPrior, make_method
-from metaprior.scoring import evaluate, recorded_density
+from metaprior.scoring import evaluate
 from metaprior.selection import Auto
 from metaprior.selection.stacking import (
     LEAST_WEIGHT,
@@ -192,10 +192,10 @@ def test_values_that_were_rounded_are_judged_as_such():
     gp = GPPerTask().fit(tasks)
     context, target = tasks.context_target(20, seed=0)
     posterior = gp.predict(context, target)
-    plain, rounded = posterior.log_density(target.y), recorded_density(posterior, target.y, resolution(tasks))
+    plain, rounded = posterior.log_density(target.y), posterior.log_recorded_density(target.y, resolution(tasks))
     assert float(plain.max()) > 0.5  # surer than a whole number allows
     assert float(rounded.max()) <= 0.0
-    assert torch.equal(recorded_density(posterior, target.y, torch.zeros(1).double()), plain)
+    assert torch.equal(posterior.log_recorded_density(target.y, torch.zeros(1).double()), plain)
 
 
 def gaussians(scale=1.0, count=400, seed=0):
@@ -337,12 +337,12 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
     auto = Auto(rungs=("gp per task", "shared gp"), progress=False)
     tasks = torch.arange(4)
     ones, known = torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.int64)
-    half, zero = 0.5 * ones, torch.zeros(4, dtype=torch.float64)
-    values = Values(tasks, ones, zero, zero, known, *torch.zeros(2, 4, dtype=torch.int64))
+    zero = torch.zeros(4, dtype=torch.float64)
+    values = Values(tasks, ones, zero, known, *torch.zeros(2, 4, dtype=torch.int64))
     auto._choose(
         {
-            "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), half, half, half, zero, zero),
-            "shared gp": Seen(torch.tensor([0.1, 0.0, 0.0, 0.0]).double(), half, half, half, zero, zero),
+            "gp per task": Seen(torch.tensor([-9.0, 0.0, 0.0, 0.0]).double(), *[zero] * 6),
+            "shared gp": Seen(torch.tensor([0.1, 0.0, 0.0, 0.0]).double(), *[zero] * 6),
         },
         values,
         ["1"],
@@ -353,8 +353,8 @@ def test_with_few_tasks_a_wide_error_does_not_make_a_bad_rung_near():
 def held_out(count, *density):
     """Tasks of one held-out value each, of which methods said so much."""
     ones, zero = torch.ones(count).double(), torch.zeros(count).double()
-    values = Values(torch.arange(count), ones, zero, zero, torch.ones(count).long(), *torch.zeros(2, count).long())
-    parts = [Seen(one, 0.5 * ones, 0.5 * ones, 0.5 * ones, zero, zero) for one in density]
+    values = Values(torch.arange(count), ones, zero, torch.ones(count).long(), *torch.zeros(2, count).long())
+    parts = [Seen(one, *[zero] * 6) for one in density]
     return dict(zip(("gp per task", "shared gp", "fpca"), parts, strict=False)), values
 
 
@@ -363,11 +363,11 @@ def test_the_fewer_tasks_the_more_methods_have_a_share(count, least):
     """One is ahead on two tasks of three, by as much as the other on the third; a third one is never ahead."""
     better = torch.tensor([1.0, 1.0, 0.0]).double().repeat(count // 3)
     seen, values = held_out(count, 0.2 * better, 0.2 * (1 - better), torch.full((count,), -0.5).double())
-    shares = drawn_weights(densities(seen, values), values, 0)
+    shares = drawn_weights(densities(seen), values, 0)
     assert float(shares.sum()) == pytest.approx(1.0)
     assert float(shares[0]) > float(shares[1]) >= least
     assert float(shares[2]) < 0.02
-    plain = stacking_weights(densities(seen, values), values.weight)
+    plain = stacking_weights(densities(seen), values.weight)
     assert (float((shares - plain).abs().max()) > 0.1) == (count == 6)
 
 
@@ -377,7 +377,7 @@ def test_draws_weigh_whole_tasks():
     task = torch.cat([torch.zeros(50), torch.tensor([1.0, 2.0])]).long()
     weight = torch.cat([torch.full((50,), 0.02), torch.ones(2)]).double()
     zero = torch.zeros(52).double()
-    values = Values(task, weight, zero, zero, torch.ones(3).long(), *torch.zeros(2, 52).long())
+    values = Values(task, weight, zero, torch.ones(3).long(), *torch.zeros(2, 52).long())
     found = drawn_weights(torch.stack([density, 1 - density], 1), values, 0)
     assert float(found[0]) == pytest.approx(1 / 3, abs=0.15)
 
@@ -422,7 +422,7 @@ def test_values_that_were_rounded_are_judged_by_the_probability_of_what_was_reco
         context, target = random_sizes([4])(tasks.select(fold.judge))["4"]
         posterior = method.predict(context, target)
         said["plain"].append(posterior.log_density(target.y))
-        said["recorded"].append(recorded_density(posterior, target.y, torch.ones(1).double()))
+        said["recorded"].append(posterior.log_recorded_density(target.y, torch.ones(1).double()))
     plain, recorded = (float(torch.cat(parts).mean()) for parts in said.values())
     assert found.tried_[0].density.mean == pytest.approx(recorded, abs=1e-9)
     assert abs(plain - recorded) > 1e-3
@@ -474,17 +474,57 @@ def test_scores_are_of_the_distribution_that_other_folds_recalibrated():
     assert found["log_likelihood"]["mean"] != pytest.approx(float(torch.cat(plain).mean()), abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["counts", "binary", "limited"])
+def test_scores_of_whole_and_limited_targets_are_those_of_the_bounds_that_are_given(kind):
+    """Against predictions fold by fold: coverage, density and error of values that are possible."""
+    rng = np.random.default_rng(3)
+    made = {
+        "counts": lambda: rng.poisson(rng.uniform(0.5, 4), 8).astype(float),
+        "binary": lambda: (rng.random(8) < rng.uniform(0.2, 0.8)).astype(float),
+        "limited": lambda: rng.normal(rng.uniform(-0.5, 1), 1.0, 8).clip(0, None),
+    }
+    support, integer = {"counts": ((0, None), True), "binary": ((0, 1), True), "limited": ((0, None), False)}[kind]
+    tasks = Tasks.from_pairs([(np.arange(8.0), made[kind]()) for _ in range(20)]).with_possible(support, integer)
+    contexts, folds = random_sizes([3]), k_folds(tasks, 5, 0)
+    auto = Auto(rungs=("gp per task",), contexts=contexts, progress=False).fit(tasks)
+    plain = []
+    for fold in folds:
+        method = WithinPossible(GPPerTask().fit(tasks.select(fold.train)), tasks.possible)
+        context, target = contexts(tasks.select(fold.judge))["3"]
+        plain.append((method.predict(context, target), target))
+    density, covered, error = [], [], []
+    for k, (posterior, target) in enumerate(plain):
+        pits = [found.pit_interval(other.y) for found, other in plain[:k] + plain[k + 1 :]]
+        below, upto = (torch.cat(part).flatten() for part in zip(*pits, strict=True))
+        nodes = Calibration.pit_nodes(below, upto)
+        right = CalibratedPosterior(posterior.posterior, Calibration.of(nodes, torch.ones_like(upto), 16))
+        right = PossiblePosterior.of(right, tasks.possible)
+        lower, upper = right.interval(0.9)
+        density.append(right.log_density(target.y))
+        covered.append(((lower <= target.y) & (target.y <= upper)).double())
+        error.append((posterior.mean - target.y).square())
+    found = auto.scores_["3"]
+    assert found["log_likelihood"]["mean"] == pytest.approx(float(torch.cat(density).mean()), abs=1e-6)
+    assert found["coverage_90"]["mean"] == pytest.approx(float(torch.cat(covered).mean()), abs=1e-9)
+    assert found["mse"]["mean"] == pytest.approx(float(torch.cat(error).mean()), rel=1e-6)
+    assert auto.coverage_[1] == pytest.approx(found["coverage_90"]["mean"])
+    lower, upper = zip(*(posterior.interval(0.9) for posterior, _ in plain), strict=True)
+    y = torch.cat([target.y for _, target in plain])
+    inside = ((torch.cat(lower) <= y) & (y <= torch.cat(upper))).double().mean()
+    assert auto.coverage_[0] == pytest.approx(float(inside), abs=1e-9)
+
+
 def test_a_combination_is_judged_after_what_has_little_weight_is_left_out():
     rng = np.random.default_rng(0)
     y = torch.from_numpy(rng.normal(size=600))
     task = torch.arange(200).repeat_interleave(3)
     zero = torch.zeros(600).double()
-    values = Values(task, torch.ones(600).double(), y, zero, torch.ones(200), *torch.zeros(2, 600).long())
+    values = Values(task, torch.ones(600).double(), y, torch.ones(200), *torch.zeros(2, 600).long())
     seen = {}
     for name, sd in (("one", 1.0), ("two", 1.3), ("hardly", 3.0)):
         density = torch.from_numpy(stats.norm(0, sd).logpdf(y.numpy()))
-        seen[name] = Seen(density, zero, zero, zero, zero, zero)
-    raw, kept = drawn_weights(densities(seen, values), values, 0), combined_weights(seen, values, 0)
+        seen[name] = Seen(density, *[zero] * 6)
+    raw, kept = drawn_weights(densities(seen), values, 0), combined_weights(seen, values, 0)
     assert 0 < float(raw.min()) < LEAST_WEIGHT
     assert float(kept[raw < LEAST_WEIGHT].sum()) == 0.0
     assert float(kept.sum()) == pytest.approx(1.0)

@@ -14,7 +14,7 @@ from metaprior.selection import trials as trials_module
 from metaprior.selection.cross_fitting import PARTS, cross_fitted, fitted_ensemble
 from metaprior.selection.trying import Seen, Values
 
-ROWS = ("density", "cdf", "below", "above", "mean")
+ROWS = ("density", "below", "upto", "start", "end", "mean")
 
 
 def predictions(values, y, seed=0):
@@ -23,7 +23,7 @@ def predictions(values, y, seed=0):
     seen = {}
     for name, error in (("near", 0.4), ("middle", 0.6), ("far", 0.8)):
         found = stats.norm(values.y.numpy() + rng.normal(0, error, len(y)), rng.uniform(0.4, 0.8, len(y)))
-        parts = (found.logpdf(y), *[found.cdf(y)] * 3, found.mean())
+        parts = (found.logpdf(y), *[stats.norm.ppf(found.cdf(y))] * 4, found.mean())
         seen[name] = Seen(*map(torch.from_numpy, parts), torch.zeros(len(values.known), dtype=torch.float64))
     return seen
 
@@ -32,9 +32,8 @@ def held_out(folds=4, tasks=40, each=3):
     """Values of tasks, and of which fold each task is."""
     owner = torch.arange(tasks).repeat_interleave(each)
     y = torch.from_numpy(np.random.default_rng(1).normal(size=len(owner)))
-    zeros = torch.zeros(len(owner), dtype=torch.float64)
     fold = owner % folds
-    return Values(owner, torch.full_like(y, 1 / each), y, zeros, torch.ones(tasks).long(), zeros.long(), fold)
+    return Values(owner, torch.full_like(y, 1 / each), y, torch.ones(tasks).long(), torch.zeros_like(owner), fold)
 
 
 @pytest.mark.parametrize("folds", [2, 5])
@@ -54,8 +53,8 @@ def test_noise_in_one_fold_does_not_change_what_scores_it(folds, noisy):
     assert scoring(before, values) == scoring(after, replaced)
     weights, calibration = scoring(before, values)
     found = cross_fitted(after, replaced, 0).recalibrated.some(here)
-    mixed = sum(weight * after[name].cdf[here] for name, weight in weights.items())
-    assert found.cdf.numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
+    mixed = sum(weight * after[name].pit[1][here] for name, weight in weights.items())
+    assert found.pit[1].numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
     # with a say of its own it would be scored by others
     assert fitted_ensemble(after, replaced, 0)[1] != calibration
 
@@ -141,15 +140,15 @@ def test_one_fold_is_divided_by_its_tasks():
     seen = predictions(values, values.y.numpy())
     whole, own = fitted_ensemble(seen, values, 0)
     found = cross_fitted(seen, values, 0).recalibrated
-    mixed = sum(weight * seen[name].cdf for name, weight in whole.items())
-    assert not torch.allclose(found.cdf, own.probability(mixed), atol=1e-4)
+    mixed = sum(weight * seen[name].pit[1] for name, weight in whole.items())
+    assert not torch.allclose(found.pit[1], own.probability(mixed), atol=1e-4)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(0))
     for k in range(PARTS):
         inside = torch.isin(values.task, torch.nonzero(order % PARTS == k)[:, 0])
         rest = {name: one.some(~inside) for name, one in seen.items()}
         weights, calibration = fitted_ensemble(rest, values.some(~inside), 0)
-        mixed = sum(weight * seen[name].cdf[inside] for name, weight in weights.items())
-        assert found.cdf[inside].numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
+        mixed = sum(weight * seen[name].pit[1][inside] for name, weight in weights.items())
+        assert found.pit[1][inside].numpy() == pytest.approx(calibration.probability(mixed).numpy(), abs=1e-12)
 
 
 def test_a_single_held_out_task_is_scored_without_a_choice():
@@ -158,4 +157,4 @@ def test_a_single_held_out_task_is_scored_without_a_choice():
     found = cross_fitted(seen, values, 0)
     equal = torch.stack([one.mean for one in seen.values()]).mean(0)
     assert found.ensemble.mean.numpy() == pytest.approx(equal.numpy())
-    assert found.recalibrated.cdf.numpy() == pytest.approx(found.ensemble.cdf.numpy(), abs=1e-12)
+    assert found.recalibrated.pit[1].numpy() == pytest.approx(found.ensemble.pit[1].numpy(), abs=1e-12)

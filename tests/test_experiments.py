@@ -89,7 +89,7 @@ def test_rows_follow_from_the_tasks_table(quick, tmp_path):
     for row in quick.rows:
         key = (row["method"], row["setting"], row["metric"])
         if row["metric"] == "calibration_error":
-            levels = [means.loc[(*key[:2], f"coverage_{level}"), "mean"] - level / 100 for level in range(10, 100, 10)]
+            levels = [means.loc[(*key[:2], f"pit_{level}"), "mean"] - level / 100 for level in range(10, 100, 10)]
             assert row["mean"] == pytest.approx(np.mean(np.abs(levels)))
             continue
         assert row["mean"] == pytest.approx(means.loc[key, "mean"])

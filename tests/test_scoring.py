@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -6,7 +7,9 @@ import torch
 from scipy import stats
 
 from metaprior import DataError, Tasks, UnknownNameError, condition, paired_difference, score
-from metaprior.scoring import LEVELS, summarise
+from metaprior.inference import Calibration, IndependentGaussians, MixturePosterior, PossiblePosterior
+from metaprior.scoring import LEVELS, covers, pit_share, summarise
+from metaprior.tasks import Possible
 from tests.problems import known_rbf, ragged
 
 
@@ -44,7 +47,7 @@ def test_a_true_model_is_calibrated():
 def test_calibration_error_is_the_mean_gap_of_all_levels():
     context, target = ragged(largest=6).context_target(1, seed=0)
     scores = score(condition(known_rbf(), context).at(target), target)
-    gaps = [abs(scores.values[f"coverage_{level}"].mean().item() - level / 100) for level in LEVELS]
+    gaps = [abs(scores.values[f"pit_{level}"].mean().item() - level / 100) for level in LEVELS]
     assert scores.summary("calibration_error").mean == pytest.approx(np.mean(gaps))
     assert "coverage_50" not in scores.metrics
 
@@ -75,3 +78,74 @@ def test_nothing_to_score_and_unknown_metrics():
         score(posterior, tasks.select([1, 0, 2]))
     with pytest.raises(UnknownNameError, match="Did you mean 'mse'"):
         score(posterior, tasks).summary("ms")
+
+
+def test_a_central_interval_has_its_ends():
+    cdf = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.76], dtype=torch.float64)
+    assert covers(cdf, cdf, 50).tolist() == [0, 1, 1, 1, 0]
+    assert covers(cdf, cdf, 90).tolist() == [1, 1, 1, 1, 1]
+    assert pit_share(cdf, cdf, 50).tolist() == [0, 1, 1, 1, 0]
+
+
+def test_the_share_of_an_interval_in_a_value_of_its_own_probability():
+    below, upto = torch.tensor([[0.0, 0.2, 0.1, 0.9, 0.5], [0.25, 0.8, 0.3, 1.0, 0.75]]).double()
+    assert pit_share(below, upto, 50).tolist() == pytest.approx([0.0, 0.5 / 0.6, 0.25, 0.0, 1.0])
+    assert covers(below, upto, 50).tolist() == [1, 1, 1, 0, 1]
+
+
+SUPPORTS = {
+    "binary": Possible(0.0, 1.0, True),
+    "counts": Possible(0.0, math.inf, True),
+    "a score": Possible(0.0, 7.0, True),
+    "a share": Possible(0.0, 1.0),
+    "anything": Possible(),
+}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("name", SUPPORTS)
+def test_coverage_is_that_of_the_bounds_and_draws_have_no_calibration_error(name, mixed):
+    """For binary targets the interval held all, and the score was 0.48: a cdf holds the probability of its value."""
+    tasks, each, rng = 5000, 2, np.random.default_rng(0)
+    centre = 3.0 if name in ("counts", "a score") else 0.4
+    points = Tasks.from_inputs([np.arange(float(each))] * tasks)
+    sds = (0.6, 1.5) if mixed else (0.9,)
+    parts = [_around(points, centre + sd * rng.normal(size=(tasks * each, 1)), sd) for sd in sds]
+    weights = torch.full((tasks, len(parts)), 1 / len(parts)).double().log()
+    found = PossiblePosterior.of(MixturePosterior(parts, weights) if mixed else parts[0], [SUPPORTS[name]])
+    y = found.samples(1, seed=1)[0]
+    target = Tasks(points.x, y, points.offsets, points.ids, points.columns._replace(y=("y",)))
+    scores = score(found, target)
+    for level in LEVELS:
+        lower, upper = found.interval(level / 100)
+        inside = ((lower <= y) & (y <= upper)).double().view(tasks, each).mean(1)
+        assert torch.equal(scores.values[f"coverage_{level}"], inside)
+    assert scores.summary("coverage_90").mean > (0.97 if name == "binary" else 0.89)
+    assert scores.summary("calibration_error").mean < 0.01  # three standard errors of the worst of nine
+    wrong = dataclasses.replace(found, posterior=_widened(found.posterior, 3.0))
+    right, off = (score(one, target).summary("calibration_error").mean for one in (found, wrong))
+    assert off > 1.5 * right
+
+
+def _around(points, means, sd):
+    return IndependentGaussians(points, torch.from_numpy(means), torch.full(means.shape, sd).double())
+
+
+def _widened(posterior, factor):
+    if isinstance(posterior, MixturePosterior):
+        return dataclasses.replace(posterior, components=[_widened(one, factor) for one in posterior.components])
+    return IndependentGaussians(posterior.points, posterior.mean, factor * posterior.sd)
+
+
+@pytest.mark.parametrize("name", SUPPORTS)
+def test_what_is_right_needs_no_recalibration_however_its_values_are_cut_or_rounded(name):
+    """A value that stands for many has all their probabilities, not that of one of them."""
+    count, rng = 20_000, np.random.default_rng(0)
+    points = Tasks.from_inputs([np.arange(float(count))])
+    centre = torch.from_numpy(rng.normal(3.0 if name in ("counts", "a score") else 0.3, 0.7, (count, 1)))
+    found = PossiblePosterior.of(
+        IndependentGaussians(points, centre, torch.full((count, 1), 0.8).double()), [SUPPORTS[name]]
+    )
+    pit = (part.flatten() for part in found.pit_interval(found.samples(1, seed=2)[0]))
+    calibration = Calibration.of(Calibration.pit_nodes(*pit), torch.ones(count).double(), 10**6)
+    assert calibration.reach == pytest.approx(Calibration.identity().reach, rel=0.04)

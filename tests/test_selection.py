@@ -543,13 +543,14 @@ def test_what_has_no_prior_of_functions_has_no_portrait():
 def test_scores_are_told_as_means_with_errors_and_null_where_they_are_infinite():
     rng = np.random.default_rng(0)
     mse, shares = rng.uniform(size=7), {f"coverage_{level}": rng.uniform(size=7) for level in LEVELS}
+    shares |= {f"pit_{level}": rng.uniform(size=7) for level in LEVELS}
     density = np.append(rng.normal(size=6), -math.inf)
     values = {"mse": mse, BY: density} | shares
     found = described_scores(Scores(tuple("abcdefg"), {name: torch.from_numpy(one) for name, one in values.items()}))
     assert found["mse"] == pytest.approx({"mean": mse.mean(), "stderr": mse.std(ddof=1) / math.sqrt(7), "tasks": 7})
     assert found[BY] == {"mean": None, "stderr": None, "tasks": 7}
     assert found["coverage"] == pytest.approx({str(k): shares[f"coverage_{k}"].mean() for k in LEVELS})
-    wrong = np.mean([abs(shares[f"coverage_{level}"].mean() - level / 100) for level in LEVELS])
+    wrong = np.mean([abs(shares[f"pit_{level}"].mean() - level / 100) for level in LEVELS])
     assert found["calibration_error"] == {"mean": pytest.approx(wrong), "stderr": None, "tasks": 7}
     assert set(found) == {"mse", BY, "coverage_90", "calibration_error", "coverage"}
     json.dumps(found, allow_nan=False)

@@ -11,12 +11,12 @@ import torch
 from scipy import optimize, stats
 
 from metaprior import DataError, Tasks
-from metaprior.inference import Calibration
+from metaprior.inference import Calibration, IndependentGaussians
 from metaprior.methods import METHODS, Entry, GPPerTask
 from metaprior.scoring import Summary
 from metaprior.selection import Auto
 from metaprior.selection import trials as trials_module
-from metaprior.selection.auto import NEAREST, AutoConditional, _all_tried, _because, _inside, _share_below
+from metaprior.selection.auto import NEAREST, AutoConditional, _all_tried, _because, _share_below
 from metaprior.selection.stacking import (
     DRAWS,
     ERROR_TOLERANCE,
@@ -57,14 +57,15 @@ def values_of(tasks, each=1, seed=0):
     y = torch.from_numpy(np.random.default_rng(seed).normal(size=tasks * each))
     zeros = torch.zeros(tasks * each, dtype=torch.float64)
     ones, none = torch.ones(tasks), torch.zeros_like(owner)
-    return Values(owner, torch.full_like(zeros, 1 / each), y, zeros, ones, none, none)
+    return Values(owner, torch.full_like(zeros, 1 / each), y, ones, none, none)
 
 
 def said_of(values, density, off=0.0):
     """What a rung said: its log densities, and how far off its means are."""
     density = torch.as_tensor(density, dtype=torch.float64).expand(len(values.y)).clone()
-    half = torch.full_like(density, 0.5)
-    return Seen(density, half, half, half, values.y + off, torch.zeros(len(values.known), dtype=torch.float64))
+    median = torch.zeros_like(density)
+    evidence = torch.zeros(len(values.known), dtype=torch.float64)
+    return Seen(density, *[median] * 4, values.y + off, evidence)
 
 
 def trials_of(values, waves=1, *, racing=True, growing=False, **said):
@@ -125,7 +126,7 @@ def test_from_some_tasks_to_all_go_those_with_a_share_of_density_or_of_error():
     exact = said_of(values, around(values, 0.95), off=0.01 * noise)
     neither = said_of(values, around(values, 0.9), off=2 * noise)
     trials = trials_of(values, growing=True, dense=dense, exact=exact, neither=neither)
-    shares = drawn_weights(densities({"a": dense, "b": exact, "c": neither}, values), values, 0)
+    shares = drawn_weights(densities({"a": dense, "b": exact, "c": neither}), values, 0)
     assert [bool(one) for one in shares >= CANDIDATE] == [True, False, False]
     assert trials.running(0) == ["dense", "exact", "neither"]
     assert trials.running(1) == ["dense", "exact"]
@@ -177,7 +178,7 @@ def test_a_task_counts_as_one_however_many_values_it_has():
     values = Values(
         torch.tensor([0, 0, 2]),
         torch.tensor([0.25, 0.75, 0.5], dtype=torch.float64),
-        *(torch.zeros(3, dtype=torch.float64) for _ in range(2)),
+        torch.zeros(3, dtype=torch.float64),
         torch.zeros(2),
         torch.zeros(3),
         torch.zeros(3),
@@ -227,7 +228,7 @@ def test_weights_move_towards_the_least_error_while_the_log_density_ties():
     means = torch.stack([dense.mean, exact.mean], 1)
     least = least_squares_weights(means, values.y, values.weight)
     more = (means @ weights - values.y).square() - (means @ least - values.y).square()
-    by_density = drawn_weights(densities({"dense": dense, "exact": exact}, values), values, 0)
+    by_density = drawn_weights(densities({"dense": dense, "exact": exact}), values, 0)
     assert float(least[0]) < float(weights[0]) < float(by_density[0])
     assert more.mean() <= (means @ least - values.y).square().mean() * (1 + ERROR_TOLERANCE)
 
@@ -248,7 +249,7 @@ def test_a_method_of_little_weight_has_none():
     rare = torch.where(torch.arange(200) == 0, 6.0, -1.0).double()  # the best of one value alone
     noise = torch.from_numpy(np.random.default_rng(6).normal(size=200))
     seen = {"usual": said_of(values, 0.0, off=noise), "rare": said_of(values, rare, off=noise)}
-    raw = drawn_weights(densities(seen, values), values, 0)
+    raw = drawn_weights(densities(seen), values, 0)
     assert 0 < float(raw[1]) < LEAST_WEIGHT
     assert combined_weights(seen, values, 0).tolist() == [1.0, 0.0]
 
@@ -256,12 +257,16 @@ def test_a_method_of_little_weight_has_none():
 def test_what_a_mixture_says_is_the_mixture_of_what_its_parts_say():
     values = values_of(5)
     a = said_of(values, 1.0, off=0.5)
-    b = Seen(a.density - 1, a.cdf / 2, a.below / 4, a.above / 5, a.mean + 1, a.evidence - 2)
+    scores = (score + shift for score, shift in zip((a.below, a.upto, a.start, a.end), (-1, 40, -50, 2), strict=True))
+    b = Seen(a.density - 1, *scores, a.mean + 1, a.evidence - 2)
     mixed = combined({"a": a, "b": b}, {"a": 0.25, "b": 0.75})
     assert mixed.density.tolist() == pytest.approx([math.log(0.25 * math.e + 0.75)] * 5)
-    assert mixed.cdf.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.25] * 5)
-    assert mixed.below.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.125] * 5)
-    assert mixed.above.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.1] * 5)
+    for name, shift in (("below", -1), ("upto", 40), ("start", -50), ("end", 2)):
+        expected = stats.norm.ppf(0.25 * 0.5 + 0.75 * stats.norm.cdf(shift))
+        assert getattr(mixed, name).tolist() == pytest.approx([expected] * 5)
+    assert [part.tolist() for part in mixed.pit] == [
+        pytest.approx([stats.norm.cdf(float(score[0]))] * 5) for score in (mixed.below, mixed.upto)
+    ]
     assert mixed.mean.tolist() == pytest.approx((a.mean + 0.75).tolist())
     assert mixed.evidence.tolist() == pytest.approx([math.log(0.25 + 0.75 * math.exp(-2))] * 5)
 
@@ -272,9 +277,9 @@ def test_what_is_chosen_is_told_with_its_coverage_and_scores():
     setting = torch.tensor([0, 1]).repeat(100)
     values = dataclasses.replace(values, known=torch.tensor([2, 0] * 100), setting=setting)
     cdf = torch.where((setting == 1) & (values.task % 2 == 0), 0.04, 0.5).double()
-    evidence = torch.arange(200, dtype=torch.float64)
-    good = Seen(torch.full_like(cdf, 1.0), cdf, cdf, cdf, values.y + 0.5, evidence)
-    bad = Seen(torch.full_like(cdf, -3.0), cdf, cdf, cdf, values.y + 2.0, evidence - 1)
+    evidence, scores = torch.arange(200, dtype=torch.float64), [torch.special.ndtri(cdf)] * 4
+    good = Seen(torch.full_like(cdf, 1.0), *scores, values.y + 0.5, evidence)
+    bad = Seen(torch.full_like(cdf, -3.0), *scores, values.y + 2.0, evidence - 1)
     auto = Auto()
     auto._choose({"good": good, "bad": bad}, values, ["near", "far"])
     assert auto.chosen_ == {"good": 1.0}
@@ -316,7 +321,7 @@ def test_an_ensemble_of_lower_density_is_taken_for_its_error_alone(error, single
     gaps = torch.from_numpy(gaps - gaps.mean() + 0.8 * gaps.std(ddof=1) / math.sqrt(40))
     first, second = said_of(values, 0.0, off=0.3), said_of(values, -gaps[values.task], off=error)
     seen = {"first": first, "second": second}
-    shares = drawn_weights(densities(seen, values), values, 0)
+    shares = drawn_weights(densities(seen), values, 0)
     assert float(shares.min()) > 0.1
     assert float(combined(seen, dict(zip(seen, shares.tolist(), strict=True))).density.mean()) < 0
     auto = Auto()
@@ -339,12 +344,6 @@ def test_how_usual_a_context_is_is_told_by_those_of_its_size():
     assert _share_below(surprise, known[:5], usual[:0], known[:0]).tolist() == [1.0] * 5
 
 
-def test_a_central_interval_has_its_ends():
-    cdf = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.76], dtype=torch.float64)
-    assert _inside(cdf, 50).tolist() == [0, 1, 1, 1, 0]
-    assert _inside(cdf, 90).tolist() == [1, 1, 1, 1, 1]
-
-
 def test_what_the_choice_takes_is_in_the_table():
     assert METHODS["auto"].takes_task_x
 
@@ -357,11 +356,13 @@ def at_random(tasks=30, rungs=3, seed=0):
     y, step = rng.normal(size=count), np.where(np.arange(count) % 2, 0.5, 0.0)
     known = torch.from_numpy(rng.integers(0, 4, tasks))
     setting = torch.from_numpy(rng.integers(0, 2, count))
-    numbers = (torch.from_numpy(one) for one in (rng.uniform(0.1, 1, count), y, step))
+    numbers = (torch.from_numpy(one) for one in (rng.uniform(0.1, 1, count), y))
     values, seen = Values(torch.from_numpy(owner), *numbers, known, setting, torch.from_numpy(owner % 3)), {}
     for k in range(rungs):
         said = stats.norm(y + rng.normal(0, 0.5 + 0.05 * k, count), rng.uniform(0.5, 1.5, count))
-        parts = (said.logpdf(y), said.cdf(y), said.cdf(y - step / 2), said.cdf(y + step / 2), said.mean())
+        mass = np.log((said.cdf(y + step / 2) - said.cdf(y - step / 2)) / np.where(step > 0, step, np.nan))
+        at, start, end = (stats.norm.ppf(said.cdf(y + gap)) for gap in (0, -step / 2, step / 2))
+        parts = (np.where(step > 0, mass, said.logpdf(y)), at, at, start, end, said.mean())
         evidence = rng.normal(size=tasks)
         evidence[k % tasks] = -math.inf
         seen[f"rung {k}"] = Seen(*map(torch.from_numpy, (*parts, evidence)))
@@ -387,18 +388,12 @@ def told_by(numbers):
     return pytest.approx((numbers.mean(), error_of(numbers), len(numbers)))
 
 
-def recorded(seen, values):
-    """Log densities of values, of rounded ones the mean density of their step."""
-    rounded = ((seen.above - seen.below) / values.step).log()
-    return torch.where(values.step > 0, rounded, seen.density).numpy()
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_all_that_is_told_of_a_choice_is_what_loops_over_tasks_give(seed):
     seen, values = at_random(seed=seed)
     auto = Auto()
     auto._choose(seen, values, ["near", "far", "never"])
-    density = {name: by_task(values, recorded(one, values)) for name, one in seen.items()}
+    density = {name: by_task(values, one.density) for name, one in seen.items()}
     best = max(density, key=lambda name: density[name].mean())
     for one in auto.tried_:
         assert one.density == told_by(density[one.name])
@@ -408,11 +403,11 @@ def test_all_that_is_told_of_a_choice_is_what_loops_over_tasks_give(seed):
     assert auto.chosen_ == {name: share for name, share in zip(seen, shares, strict=True) if share > 0}
     assert len(auto.chosen_) > 1
     chosen = combined(seen, auto.chosen_)
-    gain = by_task(values, recorded(chosen, values)) - density[best]
+    gain = by_task(values, chosen.density) - density[best]
     found = re.search(r"is (\S+) ± (\S+) from that of the best candidate alone, ([^.:]*)", auto.why_)
     assert [float(found[1]), float(found[2])] == pytest.approx(told_by(gain).expected[:2], abs=5e-4)
     assert found[3] == best
-    assert auto.calibration_ == Calibration.of(chosen.cdf, values.weight, 30)
+    assert auto.calibration_ == Calibration.of(chosen.pit[1], values.weight, 30)
     usual = [(float(e) / n, n) for e, n in zip(chosen.evidence, values.known.tolist(), strict=True) if n]
     assert torch.stack(auto.usual_, 1).numpy() == pytest.approx(np.array(usual))
     # scores: fold by fold, with weights and recalibration of the other folds
@@ -422,11 +417,12 @@ def test_all_that_is_told_of_a_choice_is_what_loops_over_tasks_give(seed):
         others, rest = {name: one.some(~here) for name, one in seen.items()}, values.some(~here)
         shares = combined_weights(others, rest, 0).tolist()
         weights = {name: share for name, share in zip(seen, shares, strict=True) if share > 0}
-        recalibration = Calibration.of(combined(others, weights).cdf, rest.weight, 20)
+        recalibration = Calibration.of(combined(others, weights).pit[1], rest.weight, 20)
         ensemble = combined({name: one.some(here) for name, one in seen.items()}, weights)
         for found, one in ((before, ensemble), (after, ensemble.calibrated(recalibration))):
             rows = zip(
-                *(getattr(one, part).tolist() for part in ("density", "cdf", "below", "above", "mean")), strict=True
+                *(getattr(one, part).tolist() for part in ("density", "below", "upto", "start", "end", "mean")),
+                strict=True,
             )
             found |= dict(zip(torch.nonzero(here)[:, 0].tolist(), rows, strict=True))
     chosen, right = (
@@ -435,13 +431,13 @@ def test_all_that_is_told_of_a_choice_is_what_loops_over_tasks_give(seed):
     )
 
     def inside(one, level, where=None):
-        return by_task(values, [abs(cdf - 0.5) <= level / 200 for cdf in one.cdf.tolist()], where).mean()
+        return by_task(values, [abs(cdf - 0.5) <= level / 200 for cdf in one.pit[1].tolist()], where).mean()
 
     assert auto.coverage_ == pytest.approx((inside(chosen, 90), inside(right, 90)))
     assert list(auto.scores_) == ["near", "far"]
     for k, name in enumerate(auto.scores_):
         where, told = (values.setting == k).tolist(), auto.scores_[name]
-        assert tuple(told["log_likelihood"].values()) == told_by(by_task(values, recorded(right, values), where))
+        assert tuple(told["log_likelihood"].values()) == told_by(by_task(values, right.density, where))
         assert tuple(told["mse"].values()) == told_by(by_task(values, (right.mean - values.y) ** 2, where))
         assert told["coverage"] == pytest.approx({str(n): inside(right, n, where) for n in range(10, 100, 10)})
         assert told["coverage_90"] == {"mean": told["coverage"]["90"], "stderr": None}
@@ -475,7 +471,7 @@ def test_what_was_given_up_is_told_beside_the_best_on_the_same_tasks():
         "rung 1": (trials.known(2), trials.said("rung 1", 2), trials.said(best, 2)),
         "rung 2": (values, seen["rung 2"], seen[best]),
     }.items():
-        own, least = (by_task(about, recorded(one, about)) for one in (said, beside))
+        own, least = (by_task(about, one.density) for one in (said, beside))
         assert found[name].density == told_by(own)
         assert found[name].behind.mean == pytest.approx((least - own).mean())
 
@@ -512,9 +508,9 @@ def test_plausibility_is_of_evidence_per_value():
 def test_drawn_weights_are_the_mean_over_draws_of_tasks(seed):
     """Against EM as it is in books, draw by draw."""
     seen, values = at_random()
-    found = densities(seen, values)
+    found = densities(seen)
     for column, one in zip(found.unbind(1), seen.values(), strict=True):
-        assert column.numpy() == pytest.approx(recorded(one, values))
+        assert column.numpy() == pytest.approx(one.density)
     shares = np.random.default_rng(seed).dirichlet(np.ones(30), DRAWS)
     likely, total = found.exp().numpy(), np.zeros(3)
     for draw in shares:
@@ -532,7 +528,7 @@ def test_combined_weights_follow_their_rules(tasks, seed):
     """Step by step: towards the least error while densities tie, without small ones, or the best alone."""
     seen, values = at_random(tasks, rungs=4, seed=seed)
     names, means = list(seen), np.stack([one.mean.numpy() for one in seen.values()], 1)
-    found = densities(seen, values)
+    found = densities(seen)
     dense = drawn_weights(found, values, seed).numpy()
     exact = least_squares_weights(torch.from_numpy(means), values.y, values.weight).numpy()
 
@@ -658,16 +654,16 @@ def test_what_was_kept_is_taken_up_again_unless_a_probability_is_none():
         fresh = trials_of(values)
         fresh._resume(nothing)
         assert not fresh.resumed
-    for name in ("cdf", "below", "above"):
-        for wrong in (0.0, 1.0, -0.01, 1.01, math.nan):
+    for name in ("below", "upto", "start", "end"):
+        for wrong in (-math.inf, 40.0, math.inf, math.nan):
             one = getattr(seen["rung 2"], name).clone()
             one[7] = wrong
             before.seen["rung 2"] = [dataclasses.replace(seen["rung 2"], **{name: one})]
             file = SimpleNamespace(read=before._kept)
-            if wrong in (0.0, 1.0):
+            if wrong == wrong:
                 trials_of(values)._resume(file)
             else:
-                with pytest.raises(ValueError, match="a probability that is none"):
+                with pytest.raises(ValueError, match="a normal score that is none"):
                     trials_of(values)._resume(file)
 
 
@@ -721,7 +717,7 @@ def test_who_goes_on_is_what_loops_give(seed):
         still = [name for name, (lost, sd, _) in of(names, rows).items() if MATTERS < lost < sd]
         assert trials._decided(wave) == (len(by_task(values, values.y, rows)) >= JUDGED and not still)
     part, early_said = values.some(early), {name: own.some(early) for name, own in said.items()}
-    dense = drawn_weights(densities(early_said, part), part, 0).tolist()
+    dense = drawn_weights(densities(early_said), part, 0).tolist()
     means = torch.stack([one.mean for one in early_said.values()], 1)
     exact = least_squares_weights(means, part.y, part.weight).tolist()
     going = [
@@ -745,12 +741,9 @@ def test_a_question_has_a_row_for_every_value_of_every_setting():
             known.append(2 * len(context.x))
             unit = {"a": 7, "b": 2, "c": 5, "d": 7}[target.id]
             for y in target.y.tolist():
-                rows += [
-                    (unit, 1 / (2 * len(target.x)), y[0], 0.0, place),
-                    (unit, 1 / (2 * len(target.x)), y[1], 0.5, place),
-                ]
+                rows += [(unit, 1 / (2 * len(target.x)), y[0], place), (unit, 1 / (2 * len(target.x)), y[1], place)]
     values = found.values
-    told = (values.task, values.weight, values.y, values.step, values.setting)
+    told = (values.task, values.weight, values.y, values.setting)
     assert torch.stack([one.double() for one in told], 1).numpy() == pytest.approx(np.array(rows))
     assert values.known.tolist() == known
     assert Question.of(tasks.select([2]), torch.tensor([5]), contexts, steps, ["1", "3"]) is None
@@ -768,9 +761,7 @@ class Normal:
 
     def at(self, target):
         means = target.x.expand(-1, target.p)
-        normal = torch.distributions.Normal(means, torch.full_like(means, 2.0))
-        own = {"as_targets": lambda y: y, "log_density": normal.log_prob, "cdf": normal.cdf, "mean": normal.mean}
-        return SimpleNamespace(**own)
+        return IndependentGaussians(target, means, torch.full_like(means, 2.0))
 
 
 def asked_of(pairs, steps=(0.0, 0.0), **possible):
@@ -783,23 +774,36 @@ def asked_of(pairs, steps=(0.0, 0.0), **possible):
 def test_an_answer_is_of_every_value_and_of_the_step_it_was_rounded_from():
     """Also where values end: what lies beyond an end was recorded as the end."""
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(6, 1)), np.array([[0, 1], [3, 2.5], [1, 2.6], [0, 0], [2, 2.7], [3, -1.0]])
+    x, y = rng.normal(size=(6, 1)), np.array([[0, 1], [3, 2.5], [1, 2.6], [0, 0], [2, 2.8], [3, -1.0]])
     pairs = [(x[:2], y[:2]), (x[2:], y[2:])]
     names = Tasks.from_pairs(pairs).columns.y
-    ends = {"support": dict(zip(names, [(0, 3), (None, 2.8)], strict=True))}
-    for steps, possible in (((0.0, 0.0), {}), ((1.0, 0.0), {}), ((1.0, 0.5), ends)):
-        question = asked_of(pairs, steps, **possible)
+    support = {"support": dict(zip(names, [(0, 3), (None, 2.8)], strict=True))}
+    for steps, ended in (((0.0, 0.0), {}), ((1.0, 0.0), {}), ((1.0, 0.5), support), ((0.0, 0.5), support)):
+        question = asked_of(pairs, steps, **ended)
         seen = question.answer(Normal([1.0, 2.0]))
-        rows = [(m[0], value, k) for m, own in zip(x, y, strict=True) for k, value in enumerate(own)]
-        normal = stats.norm([m for m, _, _ in rows], 2)
-        values, half = np.array([value for _, value, _ in rows]), np.array([steps[k] / 2 for *_, k in rows])
-        below, above = normal.cdf(values - half), normal.cdf(values + half)
-        if possible:
-            below = [0.0 if k == 0 and v - h < 0 else b for b, (_, v, k), h in zip(below, rows, half, strict=True)]
-            above = [1.0 if v + h > (3, 2.8)[k] else a for a, (_, v, k), h in zip(above, rows, half, strict=True)]
-        wanted = (normal.logpdf(values), normal.cdf(values), below, above, normal.mean(), [1.0, 2.0])
-        for field, expected in zip(dataclasses.fields(Seen), wanted, strict=True):
-            assert getattr(seen, field.name).tolist() == pytest.approx(list(expected)), field.name
+        means = np.repeat(x, 2, axis=1)
+        wanted = {name: np.zeros_like(y) for name in ("density", "below", "upto", "start", "end")}
+        for k, (step, (lower, upper)) in enumerate(zip(steps, ((0, 3), (-np.inf, 2.8)), strict=True)):
+            lower, upper = (lower, upper) if ended else (-np.inf, np.inf)
+            normal, values = stats.norm(means[:, k], 2), y[:, k]
+            low, high = (np.where(values - step / 2 < lower, -np.inf, values - step / 2) for _ in range(2))
+            high = np.where(values + step / 2 > upper, np.inf, values + step / 2)
+            before, upto = (np.where(values == end, far, values) for end, far in ((lower, -np.inf), (upper, np.inf)))
+            low, high = (low, high) if step else (before, upto)
+            with np.errstate(divide="ignore"):
+                mass = np.log((normal.cdf(high) - normal.cdf(low)) / (step or 1.0))
+            wanted["density"][:, k] = np.where(high > low, mass, normal.logpdf(values))
+            for name, ends in (("below", before), ("upto", upto), ("start", low), ("end", high)):
+                wanted[name][:, k] = (ends - means[:, k]) / 2
+        for name, expected in wanted.items():
+            assert getattr(seen, name).tolist() == pytest.approx(expected.ravel().tolist()), name
+        plain = asked_of(pairs, steps).answer(Normal()).mean
+        assert plain.tolist() == pytest.approx(means.ravel().tolist())
+        if ended:  # means of possible values: the integral of the quantiles
+            u = (np.arange(4000) + 0.5) / 4000
+            cut = stats.norm(means[..., None], 2).ppf(u).clip([[[0], [-np.inf]]], [[[3], [2.8]]]).mean(-1)
+            assert seen.mean.tolist() == pytest.approx(cut.ravel().tolist(), abs=2e-3)
+        assert seen.evidence.tolist() == [1.0, 2.0]
     assert question.answer(Normal()).evidence.isnan().tolist() == [True, True]
 
 
@@ -813,16 +817,14 @@ def test_what_is_put_right_has_the_density_of_its_probabilities():
     calibration, y = Calibration((0.9, 1.6, 2.6, 3.0)), torch.linspace(-3.03, 3, 40).double()
     zero, width = torch.zeros_like(y), 1e-4
 
-    def said(at):
-        return torch.special.ndtr(at)
-
     density = -0.5 * y.square() - 0.5 * math.log(2 * math.pi)
-    seen = Seen(density, said(y), said(y - width), said(y + width), y + 7, zero + 3)
+    seen = Seen(density, y, y, y - width, y + width, y + 7, zero + 3)
     right = seen.calibrated(calibration)
-    assert right.density.numpy() == pytest.approx(((right.above - right.below) / (2 * width)).log().numpy(), abs=1e-3)
-    assert torch.allclose(right.cdf, calibration.probability(said(y)))
+    slope = (torch.special.ndtr(right.end) - torch.special.ndtr(right.start)) / (2 * width)
+    assert right.density.numpy() == pytest.approx(slope.log().numpy(), abs=1e-3)
+    assert torch.allclose(right.pit[1], calibration.probability(torch.special.ndtr(y)))
     assert torch.equal(right.mean, seen.mean)
     assert torch.equal(right.evidence, seen.evidence)
     some = seen.some(y > 1)
-    assert some.cdf.tolist() == seen.cdf[y > 1].tolist()
+    assert some.upto.tolist() == seen.upto[y > 1].tolist()
     assert torch.equal(some.evidence, seen.evidence)

@@ -157,7 +157,7 @@ def test_all_settings_at_once_are_each_setting_asked_alone():
     for k, (context, target) in enumerate(splits.values()):
         alone, here = method.predict(context, target), values.setting == k
         torch.testing.assert_close(seen.density[here], alone.log_density(target.y).flatten())
-        torch.testing.assert_close(seen.cdf[here], alone.cdf(target.y).flatten())
+        torch.testing.assert_close(seen.pit[1][here], alone.cdf(target.y).flatten())
         torch.testing.assert_close(seen.mean[here], alone.mean.flatten())
         torch.testing.assert_close(values.y[here], target.y.flatten())
         evidence = method.condition(context).evidence.total

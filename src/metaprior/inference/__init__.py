@@ -21,8 +21,9 @@ from metaprior.inference.gaussian_process import ContextBatch, GaussianCondition
 from metaprior.inference.method import KeptMethod, Method, posterior_of
 from metaprior.inference.mixtures import MixtureConditional, MixturePosterior
 from metaprior.inference.moved import MovedConditional, MovedPosterior, moved
+from metaprior.inference.normal import normal_cdf, normal_log_cdf, normal_score
 from metaprior.inference.possible import PossibleConditional, PossiblePosterior, WithinPossible
-from metaprior.inference.posterior import Interval, Posterior, normal_nodes
+from metaprior.inference.posterior import Interval, Posterior, next_below, normal_nodes
 from metaprior.inference.stack import Covariances, StackedTasks, stacked_evidence
 from metaprior.inference.student import StudentConditional, StudentPosterior
 from metaprior.inference.suggesting import Suggestion
@@ -37,6 +38,7 @@ __all__ = [
     "StackedTasks", "StudentConditional", "StudentPosterior", "Suggestion", "UserConditional", "UserPosterior",
     "WarpedConditional", "WarpedPosterior", "WithinPossible", "at_inputs", "check_fits", "condition",
     "condition_many", "conditioned", "covariance_matrix", "evidence",
-    "evidences", "factor", "inverse", "mean_over", "moved", "normal_nodes", "normal_scores", "padded_identity",
-    "posterior_of", "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
+    "evidences", "factor", "inverse", "mean_over", "moved", "next_below", "normal_cdf",
+    "normal_log_cdf", "normal_nodes", "normal_score", "normal_scores", "padded_identity", "posterior_of",
+    "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

@@ -15,8 +15,18 @@ from metaprior.inference.conditional import Conditional
 from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.mixtures import MixturePosterior
-from metaprior.inference.normal import normal_cdf
-from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments, normal_nodes
+from metaprior.inference.normal import normal_cdf, normal_log_cdf
+from metaprior.inference.posterior import (
+    NARROW,
+    Around,
+    Nodes,
+    Posterior,
+    Weighed,
+    log_dependence,
+    log_tail_difference,
+    moments,
+    normal_nodes,
+)
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -27,6 +37,15 @@ STEADY = 30
 
 FAR = 8.0
 """Standard deviations beyond which a probability has no digits left."""
+
+FURTHEST = 1e100
+"""A score beyond this has a square that may overflow."""
+
+PIT_NODES = 20
+"""Probabilities that stand for those of a whole number, or of an end …"""
+
+NO_ATOM = 1e-12
+"""… which has more than this."""
 
 TOLD = 3.0
 """Standard deviations as far as what held-out tasks show goes on."""
@@ -52,9 +71,17 @@ class Calibration(NamedTuple):
         return Calibration(tuple(_expected().tolist()))
 
     @staticmethod
-    def of(cdf: Float[Tensor, " N"], weights: Float[Tensor, " N"], tasks: int) -> Calibration:
-        """From the probabilities at which held-out values were, weighted so that tasks count the same."""
-        score = normal_scores(cdf).abs()
+    def of(cdf: Float[Tensor, " N *k"], weights: Float[Tensor, " N"], tasks: int) -> Calibration:
+        """From the probabilities at which held-out values were, weighted so that tasks count the same.
+
+        Args:
+            cdf: of each value; several of a value that has a probability of its own, each as likely (see `pit_nodes`).
+            weights: of the values.
+            tasks: how many tasks they are of.
+        """
+        each = cdf.reshape(len(weights), -1)
+        score = normal_scores(each.flatten()).abs()
+        weights = (weights[:, None] / each.shape[1]).expand_as(each).flatten()
         order = score.argsort()
         total = (weights[order] / weights.sum()).cumsum(0)
         expected, found = _expected(), []
@@ -66,6 +93,19 @@ class Calibration(NamedTuple):
         for value, before in zip(logs.exp().tolist(), [0.0, *expected.tolist()], strict=False):
             reach.append(max(value, reach[-1] + 0.05 * (1 + before)))
         return Calibration(tuple(reach[1:]))
+
+    @staticmethod
+    def pit_nodes(below: Float[Tensor, " N"], upto: Float[Tensor, " N"]) -> Float[Tensor, " N *k"]:
+        """Probabilities that stand for all between two, evenly; one of them where no value has one of its own.
+
+        Args:
+            below: the probability of less than each value.
+            upto: the probability of each value or less.
+        """
+        if bool((upto - below <= NO_ATOM).all()):
+            return upto
+        shares = (torch.arange(PIT_NODES, dtype=upto.dtype) + 0.5) / PIT_NODES
+        return below[:, None] + (upto - below)[:, None] * shares
 
     def outward(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """A standard normal score to the method's own."""
@@ -105,7 +145,20 @@ class Calibration(NamedTuple):
     def gain(self, z: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
         """`log φ(T(z)) T'(z) / φ(z)`: what putting right adds to a log density, at the method's own score."""
         right, slope = self.inward(z)
-        return 0.5 * (z.square() - right.square()) + slope.log()
+        return 0.5 * (z - right) * (z + right) + slope.log()
+
+    def interval_gain(self, lower: Float[Tensor, "*n"], upper: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+        """What putting right adds to the log probability between two scores of the method; between equal ones, `gain`.
+
+        Args:
+            lower: the method's own score at the lower end, −∞ where there is none.
+            upper: the same at the upper end.
+        """
+        found, gap = _log_normal_difference(lower, upper)
+        put_right, _ = _log_normal_difference(self.inward(lower)[0], self.inward(upper)[0])
+        narrow = (gap > -NARROW) & lower.isfinite() & upper.isfinite()
+        middle = torch.where(narrow, (lower + upper) / 2, 0.0)
+        return torch.where(narrow, self.gain(middle), put_right - found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,20 +215,36 @@ class CalibratedPosterior(Around):
         """The probability of a value below y, at each point."""
         return self.calibration.probability(self.posterior.cdf(y))
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return normal_log_cdf(self.calibration.inward(self.posterior.normal_score(y))[0])
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return normal_log_cdf(-self.calibration.inward(self.posterior.normal_score(y))[0])
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        own = self.posterior.log_interval_probability(lower, upper)
+        gain = self.calibration.interval_gain(self.posterior.normal_score(lower), self.posterior.normal_score(upper))
+        return torch.where(own > -torch.inf, own + gain, own)
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self._moved(torch.special.ndtri(u))
 
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
-        z = normal_scores(self.posterior.cdf(self.as_targets(y)))
+        z = self.posterior.normal_score(self.as_targets(y)).clamp(-FURTHEST, FURTHEST)
         return self.posterior.log_density(y) + self.calibration.gain(z)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together, where a draw is moved point by point."""
-        own = self.posterior.inverse_cdf(self.cdf(self.as_targets(y)))
-        slopes = self.log_density(y) - self.posterior.log_density(own)
-        return self.posterior.joint_log_density(own) + self.points.summed(slopes.sum(1))
+        values = self.as_targets(y)
+        own = self.posterior.inverse_cdf(self.cdf(values))
+        return log_dependence(self.posterior, own) + self.points.summed(self.log_density(values).sum(1))
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""
@@ -215,6 +284,15 @@ class CalibratedConditional(Conditional[CalibratedPosterior]):
         return CalibratedPosterior(self.conditional.posterior(points), self.calibration)
 
 
+def _log_normal_difference(
+    lower: Float[Tensor, "*n"], upper: Float[Tensor, "*n"]
+) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+    """`log (Φ(upper) − Φ(lower))`, and the gap between the logarithms that it is the difference of."""
+    return log_tail_difference(
+        normal_log_cdf(lower), normal_log_cdf(-lower), normal_log_cdf(upper), normal_log_cdf(-upper)
+    )
+
+
 def normal_scores(probabilities: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
     """`Φ⁻¹`, bounded to where probabilities have digits."""
     scores: Tensor = torch.special.ndtri(probabilities).clamp(-FAR, FAR)
@@ -229,10 +307,13 @@ def _expected() -> Float[Tensor, " k"]:
 def _linear(
     z: Float[Tensor, "*n"], here: Float[Tensor, " k"], there: Float[Tensor, " k"]
 ) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
-    """The odd, rising map that takes 0 to 0 and each point `here` to one `there`, linear in between; and its slope."""
+    """The odd, rising map that takes 0 to 0 and each point `here` to one `there`; and its slope.
+
+    It is linear in between, and goes on beyond the last point with a slope of 1: no tail becomes heavier there.
+    """
     zero = torch.zeros(1, dtype=torch.float64)
     x, y = torch.cat([zero, here]).to(z), torch.cat([zero, there]).to(z)
-    slopes = y.diff() / x.diff()
+    slopes = torch.cat([y.diff() / x.diff(), torch.ones(1).to(z)])
     size = z.abs()
     piece = (torch.bucketize(size.contiguous(), x, right=True) - 1).clamp(0, len(slopes) - 1)
     value = y[piece] + slopes[piece] * (size - x[piece])

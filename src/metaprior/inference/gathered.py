@@ -84,6 +84,20 @@ class Gathered(Posterior):
         """The probability of a value below y, at each point."""
         return self._rows(lambda part, rows: part.cdf(y[..., rows, :]))
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self._rows(lambda part, rows: part.log_cdf(y[..., rows, :]))
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self._rows(lambda part, rows: part.log_sf(y[..., rows, :]))
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        return self._rows(lambda part, rows: part.log_interval_probability(lower[..., rows, :], upper[..., rows, :]))
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self._rows(lambda part, rows: part.inverse_cdf(u if u.shape[-2] == 1 else u[..., rows, :]))

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.evidence import LOG_2PI
-from metaprior.inference.normal import normal_cdf
+from metaprior.inference.normal import normal_cdf, normal_log_cdf
 from metaprior.inference.posterior import Posterior
 from metaprior.seeds import generator_of
 from metaprior.tasks import Tasks
@@ -29,6 +29,14 @@ class GaussianMarginals(Posterior):
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point; a step (½ at the mean) where nothing is uncertain."""
         return gaussian_cdf(y, self.mean, self.sd)
+
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return gaussian_log_cdf(y - self.mean, self.sd)
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return gaussian_log_cdf(self.mean - y, self.sd)
 
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
@@ -56,6 +64,12 @@ def gaussian_cdf(y: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
     residual = y - mean
     found: Tensor = normal_cdf(residual / sd)
     return found if bool((sd > 0).all()) else torch.where(sd > 0, found, (residual.sign() + 1) / 2)
+
+
+def gaussian_log_cdf(residual: Tensor, sd: Tensor) -> Tensor:
+    """The log probability of a deviation up to this one; of a step (½ at 0) where nothing is uncertain."""
+    found = normal_log_cdf(residual / sd)
+    return found if bool((sd > 0).all()) else torch.where(sd > 0, found, ((residual.sign() + 1) / 2).log())
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, NamedTuple
@@ -112,6 +112,29 @@ class MixturePosterior(Posterior):
         else:
             found += [one.weights * one.cdf(y) for one in normal.each()]
         return _total(found).clamp(max=1.0)
+
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self._log_total(lambda one: one.log_cdf(y))
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self._log_total(lambda one: one.log_sf(y))
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`: of each component, and together."""
+        return self._log_total(lambda one: one.log_interval_probability(lower, upper))
+
+    def _log_total(self, of: Callable[[Posterior], Float[Tensor, "*k N p"]]) -> Float[Tensor, "*k N p"]:
+        """The log of a weighted sum of what has this log under each component."""
+        total: Tensor | None = None
+        for one, weight in self.parts:
+            part = of(one) + weight.log()
+            total = part if total is None else torch.logaddexp(total, part)
+        assert total is not None  # some component has a weight
+        return total.clamp(max=0.0)
 
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point: between those of the components."""

@@ -54,6 +54,20 @@ class MovedPosterior(Around):
         """The probability of a value below y, at each point."""
         return self.posterior.cdf(self._there(y)).to(self.onto)
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self.posterior.log_cdf(self._there(y)).to(self.onto)
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self.posterior.log_sf(self._there(y)).to(self.onto)
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        return self.posterior.log_interval_probability(self._there(lower), self._there(upper)).to(self.onto)
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.posterior.inverse_cdf(self._there(u)).to(self.onto)

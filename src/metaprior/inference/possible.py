@@ -16,7 +16,7 @@ from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.method import Method
 from metaprior.inference.normal import normal_cdf
-from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, moments
+from metaprior.inference.posterior import Around, Nodes, Posterior, Weighed, log_dependence, moments, next_below
 from metaprior.tasks import Possible, Tasks
 
 NOTHING = 1e-9
@@ -30,8 +30,9 @@ FAR, MANY = 6.5, 200
 class PossiblePosterior(Around):
     """What lies beyond the possible is as probable at its end: values are cut there, and rounded where they are whole.
 
-    So quantiles, draws and means are possible ones. A density is that of the recorded value: of a whole number its
-    probability; of an end its probability and the density there together, so that none is impossible.
+    So quantiles, draws and means are possible ones. A whole number has a probability and no density; so has an end. In
+    between there is a density: integrated, it is 1 together with the probabilities of the ends. A log density is in the
+    units of y, and a log probability has none.
     """
 
     lower: Float[Tensor, " p"]
@@ -96,6 +97,25 @@ class PossiblePosterior(Around):
         inside = self.posterior.cdf(torch.where(self.whole, y.floor() + 0.5, y))
         return torch.where(y < self.lower, 0.0, torch.where(y >= self.upper, 1.0, inside))
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self.posterior.log_cdf(self._last_recorded(y))
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self.posterior.log_sf(self._last_recorded(y))
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        return self.posterior.log_interval_probability(self._last_recorded(lower), self._last_recorded(upper))
+
+    def _last_recorded(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The greatest value of the posterior that is recorded as y or less; −∞ and ∞ beyond the ends."""
+        inside = torch.where(self.whole, y.floor() + 0.5, y)
+        return torch.where(y < self.lower, -torch.inf, torch.where(y >= self.upper, torch.inf, inside))
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The least value that has probability u up to it, at each point."""
         return self._recorded(self.posterior.inverse_cdf(u))
@@ -103,20 +123,23 @@ class PossiblePosterior(Around):
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own; log probability of whole numbers and of ends; −∞ if impossible."""
         values = self.as_targets(y)
-        below, above = self._beyond
-        at_end = torch.where(values == self.lower, below, above)
-        steps = self.cdf(values) - self.cdf(values - 1)
+        before = torch.where(self.whole, values - 1, next_below(values))
+        has_mass = (self.whole | (values == self.lower) | (values == self.upper)) & (before < values)
         found = self.posterior.log_density(values.clamp(self.lower, self.upper))
-        found = torch.where(
-            (values == self.lower) | (values == self.upper), torch.logaddexp(at_end.log(), found), found
-        )
-        found = torch.where(self.whole, steps.clamp(min=1e-300).log(), found)
+        if bool(has_mass.any()):
+            found = torch.where(has_mass, self.log_interval_probability(before, values), found)
         return torch.where(values == self._recorded(values), found, -torch.inf)
+
+    def log_recorded_density(self, y: Any, steps: Float[Tensor, " p"] | None = None) -> Float[Tensor, "N p"]:
+        """Log density of values as they were recorded; of a whole number its log probability, whatever the step."""
+        steps = None if steps is None else torch.where(self.whole, 0.0, steps.to(self.lower))
+        return super().log_recorded_density(y, steps)
 
     def joint_log_density(self, y: Any) -> Float[Tensor, " m"]:
         """Log density of all of a task's values together: what ties them is what tied them before."""
-        more = self.log_density(y) - self.posterior.log_density(y)
-        return self.posterior.joint_log_density(y) + self.points.summed(more.sum(1))
+        values = self.as_targets(y)
+        ties = log_dependence(self.posterior, values.clamp(self.lower, self.upper))
+        return ties + self.points.summed(self.log_density(values).sum(1))
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.normal import normal_cdf
+from metaprior.inference.normal import normal_cdf, normal_score
 from metaprior.tasks import Tasks
 
 LEGENDRE = 64
@@ -26,6 +26,11 @@ PANELS = (0.0, 0.6744897501960817, 1.2815515655446004, 1.6448536269514722, 2.170
 
 IN_A_PANEL = 4
 """Nodes in each of them."""
+
+NARROW = 1e-4
+"""Relative difference of two probabilities up to which what lies between them is a density times a width.
+
+There the difference has lost four digits, and the middle of the step stands for it with an error of 1e-9."""
 
 AT_ONCE = 200_000
 """Values that nodes are asked for together: what is made of them stays in the cache …"""
@@ -88,8 +93,7 @@ class Posterior(ABC):
         Args:
             y: one number for all points, one value per point (a list or an array), or values of shape `[…, N, p]`.
         """
-        values = self._at_each_point(y, "y")
-        return self._cdf(values.expand(*values.shape[:-2], *self.shape))
+        return self._cdf(self._values(y, "y"))
 
     def inverse_cdf(self, u: Any) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point.
@@ -109,6 +113,86 @@ class Posterior(ABC):
     @abstractmethod
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """`inverse_cdf` of a tensor, which may hold one probability for all points or outputs."""
+
+    def log_cdf(self, y: Any) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point: exact however far y is below the median.
+
+        Args:
+            y: as in `cdf`.
+        """
+        return self._log_cdf(self._values(y, "y"))
+
+    def log_sf(self, y: Any) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point: exact however far y is above the median.
+
+        Args:
+            y: as in `cdf`.
+        """
+        return self._log_sf(self._values(y, "y"))
+
+    def log_interval_probability(self, lower: Any, upper: Any) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point, in both tails.
+
+        Args:
+            lower: as y in `cdf`.
+            upper: of the same shape.
+        """
+        return self._log_interval_probability(self._values(lower, "lower"), self._values(upper, "upper"))
+
+    def normal_score(self, y: Any) -> Float[Tensor, "*k N p"]:
+        """`Φ⁻¹(F(y))`, at each point, from the probability on either side that has the digits.
+
+        Args:
+            y: as in `cdf`.
+        """
+        values = self._values(y, "y")
+        return normal_score(self._log_cdf(values), self._log_sf(values))
+
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """`log_cdf` of a tensor."""
+        return self._cdf(y).log()
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """`log_sf` of a tensor."""
+        return torch.log1p(-self._cdf(y))
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """`log_interval_probability` of tensors.
+
+        It is a difference of probabilities in the tail where these are small. Where the two agree in most digits, it is
+        the density in the middle times the width.
+        """
+        found, gap = log_difference(self, lower, upper)
+        narrow = (gap > -NARROW) & lower.isfinite() & upper.isfinite()
+        if bool(narrow.any()):
+            middle = torch.where(narrow, lower + (upper - lower) / 2, 0.0)
+            density = torch.stack([self.log_density(each) for each in middle.reshape(-1, *self.shape)])
+            found = torch.where(narrow, density.view_as(found) + (upper - lower).log(), found)
+        return found
+
+    def log_recorded_density(self, y: Any, steps: Float[Tensor, " p"] | None = None) -> Float[Tensor, "N p"]:
+        """Log density of values as they were recorded: the mean over the step that was rounded to each of them.
+
+        A value that repeats has a density without bound under a prior that is sure of it: it would decide alone.
+
+        Args:
+            y: the values.
+            steps: the step in which each target was recorded; None or 0 where it was not rounded.
+        """
+        density = self.log_density(y)
+        if steps is None or not bool((steps > 0).any()):
+            return density
+        values, steps = self.as_targets(y), steps.to(density)
+        rounded, step = steps > 0, torch.where(steps > 0, steps, 1.0)
+        mass = self.log_interval_probability(values - step / 2, values + step / 2)
+        return torch.where(rounded, mass - step.log(), density)
+
+    def pit_interval(self, y: Any) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
+        """The probabilities of a value below y and up to y: they differ where y has a probability of its own."""
+        values = self.as_targets(y)
+        return self.cdf(next_below(values)), self.cdf(values)
 
     @abstractmethod
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
@@ -174,6 +258,11 @@ class Posterior(ABC):
             raise DataError("NaN or infinity in y: a density is of finite values.")
         return values
 
+    def _values(self, values: Any, name: str) -> Float[Tensor, "*k N p"]:
+        """Numbers as a tensor with one for each point and output."""
+        found = self._at_each_point(values, name)
+        return found.expand(*found.shape[:-2], *self.shape)
+
     def _at_each_point(self, values: Any, name: str) -> Float[Tensor, "*k #N #p"]:
         """Numbers as a tensor whose last two dimensions are points and outputs, or 1 where one number is for all."""
         found, (N, p) = as_values(values, name).to(self.device), self.shape
@@ -185,6 +274,50 @@ class Posterior(ABC):
                 "give one number, or one value per point and output."
             )
         return found
+
+
+END_SHARE = 1e-9
+"""Where a value has no density, as 0 under Box and Cox's warp, what ties it to others is taken so near to it."""
+
+
+def log_dependence(posterior: Posterior, y: Float[Tensor, "N p"]) -> Float[Tensor, " m"]:
+    """Log density of a task's values together, less that of each on its own: what ties them, and no marginal.
+
+    A value that has no density is moved towards the mean by `END_SHARE` of the way. 0 where none has a density there.
+    """
+    alone = posterior.log_density(y)
+    if not bool(alone.isfinite().all()):
+        y = torch.where(alone.isfinite(), y, y + END_SHARE * (posterior.mean - y))
+        alone = posterior.log_density(y)
+    separate, together = posterior.points.summed(alone.sum(1)), posterior.joint_log_density(y)
+    return torch.where(separate.isfinite() & together.isfinite(), together - separate, 0.0)
+
+
+def next_below(y: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:
+    """The next number below each value: the probability up to it is that of all that is less than the value."""
+    return torch.nextafter(y, torch.full_like(y, -torch.inf))
+
+
+def log_difference(
+    posterior: Posterior, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+) -> tuple[Float[Tensor, "*k N p"], Float[Tensor, "*k N p"]]:
+    """The log probability between two values, and the gap between the logarithms that it is the difference of."""
+    return log_tail_difference(
+        posterior.log_cdf(lower), posterior.log_sf(lower), posterior.log_cdf(upper), posterior.log_sf(upper)
+    )
+
+
+def log_tail_difference(
+    log_cdf_lower: Float[Tensor, "*n"],
+    log_sf_lower: Float[Tensor, "*n"],
+    log_cdf_upper: Float[Tensor, "*n"],
+    log_sf_upper: Float[Tensor, "*n"],
+) -> tuple[Float[Tensor, "*n"], Float[Tensor, "*n"]]:
+    """The log of a difference of two probabilities, in the tail where they are smaller; and the gap of their logs."""
+    low = log_cdf_upper <= log_sf_lower
+    more, less = torch.where(low, log_cdf_upper, log_sf_lower), torch.where(low, log_cdf_lower, log_sf_upper)
+    gap = torch.where(more > -torch.inf, less - more, 0.0).clamp(max=0.0)
+    return more + (-gap.expm1()).log(), gap
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,6 +80,20 @@ class StudentPosterior(Posterior):
         inside = torch.from_numpy(by_threads(special.stdtr, self._freedom, z.cpu().numpy())).to(z)
         return torch.where(scale > 0, inside, (residual.sign() + 1) / 2)
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self._log_lower_tail(y - self.mean)
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self._log_lower_tail(self.mean - y)
+
+    def _log_lower_tail(self, residual: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        scale = self._scale
+        z = residual / scale
+        inside = torch.from_numpy(by_threads(_student_log_cdf, self._freedom, z.cpu().numpy())).to(z)
+        return torch.where(scale > 0, inside, ((residual.sign() + 1) / 2).log())
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         if u.shape[-2:] == (1, 1):  # one for all points: a few deviations for each task
@@ -139,6 +153,46 @@ def _quantile(degrees: Float[Array, "*n"], u: Float[Array, "*n"]) -> Float[Array
             log_x = (np.log(degrees * u) + special.betaln(degrees / 2, 0.5)) / (degrees / 2)
             far = -np.exp(0.5 * (np.log(degrees) - log_x))
         found = np.where(log_x < math.log(VANISHING), far, found)
+    return found
+
+
+MIN_PROBABILITY = 1e-290
+"""A probability below this is not taken from SciPy's own function, which ends at 0."""
+
+MAX_TERMS = 500
+"""Terms of a continued fraction: the last digit takes fewer than a hundred where probabilities are so small."""
+
+
+def _student_log_cdf(degrees: Float[Array, "*n"], t: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The log of Student's distribution function, with all digits however far t is below 0."""
+    from scipy import special
+
+    tail = special.stdtr(degrees, -np.abs(t))
+    with np.errstate(divide="ignore"):
+        found: Array = np.where(t < 0, np.log(tail), np.log1p(-tail))
+    far = (t < 0) & (tail < MIN_PROBABILITY) & np.isfinite(t)
+    if far.any():
+        found[far] = _student_log_tail(np.broadcast_to(degrees, t.shape)[far], t[far])
+    return found
+
+
+def _student_log_tail(degrees: Float[Array, " n"], t: Float[Array, " n"]) -> Float[Array, " n"]:
+    """The log of `½ I_x(ν/2, ½)` at `x = ν / (ν + t²)`, by its continued fraction (Lentz's method)."""
+    from scipy import special
+
+    a, log_odds = degrees / 2, 2 * np.log(np.abs(t)) - np.log(degrees)  # of 1 − x
+    x, log_x, log_rest = special.expit(-log_odds), -np.logaddexp(0.0, log_odds), -np.logaddexp(0.0, -log_odds)
+    c, d = np.ones_like(x), 1 / (1 - (a + 0.5) / (a + 1) * x)
+    fraction = d.copy()
+    for m in range(1, MAX_TERMS):
+        even = m * (0.5 - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + 0.5 + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            d, c = 1 / (1 + term * d), 1 + term / c
+            fraction *= c * d
+        if np.abs(c * d - 1).max() < 2.0**-52:
+            break
+    found: Array = a * log_x + 0.5 * log_rest + np.log(fraction) - np.log(2 * a) - special.betaln(a, 0.5)
     return found
 
 

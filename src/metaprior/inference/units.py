@@ -66,6 +66,20 @@ class UserPosterior(Posterior):
         """The probability of a value below y, at each point."""
         return self.scaled.cdf(self.scaler.scale_y(y))
 
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        return self.scaled.log_cdf(self.scaler.scale_y(y))
+
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        return self.scaled.log_sf(self.scaler.scale_y(y))
+
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        return self.scaled.log_interval_probability(self.scaler.scale_y(lower), self.scaler.scale_y(upper))
+
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:
         """The value that has probability u below it, at each point."""
         return self.scaler.unscale_mean(self.scaled.inverse_cdf(u))

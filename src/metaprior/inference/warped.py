@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
@@ -75,9 +75,34 @@ class WarpedPosterior(Posterior):
     @torch.no_grad()
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value up to y, at each point."""
+        t, reached = self._reached(y)
+        return torch.where(reached, self.warped.cdf(t), 0.0)
+
+    @torch.no_grad()
+    def _log_cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value up to y, at each point."""
+        t, reached = self._reached(y)
+        return torch.where(reached, self.warped.log_cdf(t), -torch.inf)
+
+    @torch.no_grad()
+    def _log_sf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above y, at each point."""
+        t, reached = self._reached(y)
+        return torch.where(reached, self.warped.log_sf(t), 0.0)
+
+    @torch.no_grad()
+    def _log_interval_probability(
+        self, lower: Float[Tensor, "*k N p"], upper: Float[Tensor, "*k N p"]
+    ) -> Float[Tensor, "*k N p"]:
+        """The log probability of a value above `lower` and up to `upper`, at each point."""
+        (low, has_low), (high, has_high) = self._reached(lower), self._reached(upper)
+        found = self.warped.log_interval_probability(torch.where(has_low, low, -torch.inf), high)
+        return torch.where(has_high, found, -torch.inf)
+
+    def _reached(self, y: Float[Tensor, "*k N p"]) -> tuple[Float[Tensor, "*k N p"], Bool[Tensor, "*k N p"]]:
+        """`g(y)`, and whether y is not below all that the warp takes: 0 is its end, where it takes values above 0."""
         known = self.warp.allowed(y)
-        inside = self.warped.cdf(self.warp(torch.where(known, y, LEAST * self.warp.unit)))
-        return torch.where(known | (y == 0), inside, 0.0)
+        return self.warp(torch.where(known, y, LEAST * self.warp.unit)), known | (y == 0)
 
     @torch.no_grad()
     def _inverse_cdf(self, u: Float[Tensor, "*k #N #p"]) -> Float[Tensor, "*k N p"]:

@@ -7,16 +7,16 @@ from metaprior.scoring.scores import (
     Metric,
     Scores,
     Summary,
+    covers,
     evaluate,
     joined_scores,
     paired_difference,
-    recorded_density,
-    rounded_density,
+    pit_share,
     score,
     summarise,
 )
 
 __all__ = [
-    "LEVELS", "METRICS", "Metric", "Scores", "Summary", "evaluate", "joined_scores", "paired_difference",
-    "recorded_density", "rounded_density", "score", "scores_by_setting", "summarise",
+    "LEVELS", "METRICS", "Metric", "Scores", "Summary", "covers", "evaluate", "joined_scores", "paired_difference",
+    "pit_share", "score", "scores_by_setting", "summarise",
 ]  # fmt: skip

@@ -24,6 +24,10 @@ LEVELS = tuple(range(10, 100, 10))
 """The central intervals, in per cent, whose coverage is measured."""
 
 
+NO_ATOM = 1e-12
+"""A value that has less probability than this has none of its own."""
+
+
 class Metric(NamedTuple):
     """What is measured of predictions, and how it is told."""
 
@@ -51,21 +55,23 @@ class Scores:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What can be summarised: the metrics per task, with the coverages below 90% drawn into one number."""
-        hidden = {f"coverage_{level}" for level in LEVELS if level != 90}
+        """What can be summarised: the metrics per task, with the shares of all levels drawn into one number."""
+        pit = {f"pit_{level}" for level in LEVELS}
+        hidden = pit | {f"coverage_{level}" for level in LEVELS if level != 90}
         shown = tuple(name for name in self.values if name not in hidden)
-        return (*shown, "calibration_error") if hidden <= set(self.values) else shown
+        return (*shown, "calibration_error") if pit <= set(self.values) else shown
 
     def summary(self, metric: str) -> Summary:
         """Mean over tasks and standard error.
 
-        `calibration_error` is the mean over the levels of |coverage − level|, coverage being averaged over tasks:
-        it is a property of all tasks together and has no standard error.
+        `calibration_error` is the mean over the levels of |share − level|, with the share of each central interval in
+        the probability integral transform (see `pit_share`) averaged over tasks: it is a property of all tasks together
+        and has no standard error. For continuous targets the shares are coverages.
         """
         if metric not in self.metrics:
             raise UnknownNameError("metric", metric, self.metrics)
         if metric == "calibration_error":
-            gaps = [abs(float(self.values[f"coverage_{level}"].mean()) - level / 100) for level in LEVELS]
+            gaps = [abs(float(self.values[f"pit_{level}"].mean()) - level / 100) for level in LEVELS]
             return Summary(sum(gaps) / len(gaps), None, len(self.ids))
         return summarise(self.values[metric], self.clusters)
 
@@ -80,8 +86,9 @@ class Scores:
 def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None = None) -> Scores:
     """All metrics of a posterior at the target's points (`METRICS`), averaged over each task's points.
 
-    With steps, the log likelihood is of each value as it was recorded (see `recorded_density`). The evidence is the
-    context's, where the method has one. Coverages are of nine central intervals, coverage_10 to coverage_90.
+    With steps, the log likelihood is of each value as it was recorded (see `Posterior.log_recorded_density`). The
+    evidence is the context's, where the method has one. coverage_10 to coverage_90 are the shares of values within the
+    bounds of nine central intervals, pit_10 to pit_90 what the calibration error is made of.
     """
     if len(target.x) == 0:
         raise DataError("no point is left to score: the contexts hold them all.")
@@ -90,10 +97,9 @@ def score(posterior: Posterior, target: Tasks, steps: Float[Tensor, " p"] | None
     keep = target.sizes > 0
     found = {name: metric.of(posterior, target, steps) for name, metric in METRICS.items() if metric.of is not None}
     values = {name: value.cpu() for name, value in found.items() if value is not None}
-    y = posterior.as_targets(target.y)
-    off_centre = 2 * (posterior.cdf(y) - 0.5).abs()  # within the central interval of this level and above
-    for level in LEVELS:
-        values[f"coverage_{level}"] = _per_task((off_centre <= level / 100).double(), target).cpu()
+    pit = posterior.pit_interval(target.y)
+    for name, of in (("coverage", covers), ("pit", pit_share)):
+        values |= {f"{name}_{level}": _per_task(of(*pit, level), target) for level in LEVELS}
     ids = tuple(name for name, kept in zip(target.ids, keep.tolist(), strict=True) if kept)
     return Scores(ids, values, None if target.clusters is None else target.clusters[keep])
 
@@ -127,27 +133,34 @@ def joined_scores(parts: Sequence[Scores], metrics: Sequence[str]) -> Scores:
     return Scores(ids, {key: torch.cat([part.values[key] for part in parts]) for key in metrics}, clusters)
 
 
-def recorded_density(
-    posterior: Posterior, y: Float[Tensor, "N p"], steps: Float[Tensor, " p"] | None
-) -> Float[Tensor, "N p"]:
-    """Log density of values as they were recorded: the mean over the step that was rounded to each of them.
+def covers(below: Float[Tensor, "*n"], upto: Float[Tensor, "*n"], level: float) -> Float[Tensor, "*n"]:
+    """1 for a value within the bounds of its central interval, which are included; 0 for others.
 
-    A whole number that repeats has a density without bound under a prior that is sure of it: it would decide alone.
-    steps: of each target; None or 0 where it was not rounded.
+    A whole number, or an end of the support, has a probability of its own. It is the lower bound from where the
+    probability up to it is `(1 − level) / 2`, and the upper one as long as that of less than it is below the other.
+
+    Args:
+        below: the probability of less than each value.
+        upto: the probability of each value or less.
+        level: of the interval, in per cent.
     """
-    density = posterior.log_density(y)
-    if steps is None or not bool((steps > 0).any()):
-        return density
-    y, steps = posterior.as_targets(y), steps.to(density)
-    half = steps / 2
-    return rounded_density(density, posterior.cdf(y - half), posterior.cdf(y + half), steps)
+    return ((upto >= (1 - level / 100) / 2) & (below <= (1 + level / 100) / 2)).double()
 
 
-def rounded_density(density: Tensor, below: Tensor, above: Tensor, step: Tensor) -> Tensor:
-    """The density of values between two probabilities a step apart; where they hold too little, that of the value."""
-    mass, rounded = above - below, step > 0
-    found = mass.clamp(min=1e-300).log() - torch.where(rounded, step, 1.0).log()
-    return torch.where(rounded & (mass > 1e-9), found, density)
+def pit_share(below: Float[Tensor, "*n"], upto: Float[Tensor, "*n"], level: float) -> Float[Tensor, "*n"]:
+    """The share of a central interval in the probability integral transform of each value.
+
+    The transform of a value with a probability of its own is spread evenly over it (Czado, Gneiting and Held 2009): for
+    a forecast that is right, the mean share is the level, where the bounds of whole numbers cover more.
+
+    Args:
+        below: the probability of less than each value.
+        upto: the probability of each value or less.
+        level: of the interval, in per cent.
+    """
+    low, high, width = (1 - level / 100) / 2, (1 + level / 100) / 2, upto - below
+    inside = upto.clamp(max=high) - below.clamp(min=low)
+    return torch.where(width > NO_ATOM, (inside / width).clamp(0.0, 1.0), covers(below, upto, level))
 
 
 def summarise(values: Float[Tensor, " m"], clusters: Int[Tensor, " m"] | None = None) -> Summary:
@@ -197,7 +210,7 @@ METRICS: dict[str, Metric] = {
     "log_likelihood": Metric(
         "Log likelihood of each test point (higher is better)",
         operator.neg,
-        lambda posterior, target, steps: _per_task(recorded_density(posterior, target.y, steps), target),
+        lambda posterior, target, steps: _per_task(posterior.log_recorded_density(target.y, steps), target),
     ),
     "evidence": Metric("Evidence of the context (higher is better)", operator.neg, _evidence),
     "crps": Metric(

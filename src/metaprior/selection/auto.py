@@ -22,7 +22,7 @@ from metaprior.inference import CalibratedConditional, Calibration, Conditional,
 from metaprior.learning import Checkpoint, fingerprint_of, going_on
 from metaprior.methods import METHODS, All, Combination, Entry, add_methods, go_on, named_methods
 from metaprior.progress import progress_bar
-from metaprior.scoring import LEVELS, Scores, Summary, summarise
+from metaprior.scoring import LEVELS, Scores, Summary, covers, summarise
 from metaprior.selection.cross_fitting import CrossFitted, cross_fitted, fitted_ensemble
 from metaprior.selection.trials import ALONE, Plan, Trials, cost_of
 from metaprior.selection.trying import Seen, Values, combined
@@ -174,12 +174,12 @@ class Auto(KeptMethod):
         Returns:
             The cross-fitted predictions of the held-out values.
         """
-        per_task = {name: float(values.per_task(values.density(found)).mean()) for name, found in seen.items()}
+        per_task = {name: float(values.per_task(found.density).mean()) for name, found in seen.items()}
         best = max(per_task, key=lambda name: per_task[name])
         self.tried_ = [_tried(name, found, seen[best], values) for name, found in seen.items()]
         self.chosen_, self.calibration_ = fitted_ensemble(seen, values, self.seed)
         chosen = combined(seen, self.chosen_)
-        gained = values.per_task(values.density(chosen) - values.density(seen[best]))
+        gained = values.per_task(chosen.density - seen[best].density)
         self.why_ = _because(self.chosen_, best, summarise(gained))
         some = (values.known > 0) & chosen.evidence.isfinite()
         self.usual_ = (chosen.evidence[some] / values.known[some], values.known[some])
@@ -189,7 +189,7 @@ class Auto(KeptMethod):
 
     def _score(self, found: CrossFitted, values: Values, labels: Sequence[str]) -> None:
         """`coverage_` and `scores_`, of tasks without a say in the weights and the recalibration they are scored by."""
-        covered = [values.per_task(_inside(one.cdf, 90)) for one in (found.ensemble, found.recalibrated)]
+        covered = [values.per_task(covers(*one.pit, 90)) for one in (found.ensemble, found.recalibrated)]
         self.coverage_ = (float(covered[0].mean()), float(covered[1].mean()))
         self.scores_ = {
             label: _described(found.recalibrated.some(values.setting == k), values.some(values.setting == k))
@@ -280,8 +280,8 @@ class AutoConditional(CalibratedConditional):
 
 def _tried(name: str, own: Seen, best: Seen, values: Values, seconds: float | None = None) -> Tried:
     """How a rung has done, beside the best on the same tasks."""
-    density = values.per_task(values.density(own))
-    behind = values.per_task(values.density(best)) - density
+    density = values.per_task(own.density)
+    behind = values.per_task(best.density) - density
     mse = float(values.per_task((own.mean - values.y).square()).mean())
     return Tried(name, summarise(density), summarise(behind), mse, seconds)
 
@@ -299,7 +299,7 @@ def _all_tried(trials: Trials, complete: Sequence[Tried]) -> list[Tried]:
 
 def _densities_by_task(found: Seen, values: Values, trials: Trials) -> dict[str, Scores]:
     """Log density of each held-out task, averaged over its values, by setting."""
-    density, ids, scores = values.density(found), trials.task_ids(trials.done), {}
+    density, ids, scores = found.density, trials.task_ids(trials.done), {}
     for k, label in enumerate(trials.labels):
         by_task: dict[Hashable, list[float]] = {}
         for place in torch.nonzero(values.setting == k)[:, 0].tolist():
@@ -312,10 +312,10 @@ def _densities_by_task(found: Seen, values: Values, trials: Trials) -> dict[str,
 
 def _described(seen: Seen, values: Values) -> dict[str, Any]:
     """How the choice predicted held-out tasks in one setting: what a page about the model shows."""
-    inside = {str(level): float(values.per_task(_inside(seen.cdf, level)).mean()) for level in LEVELS}
+    inside = {str(level): float(values.per_task(covers(*seen.pit, level)).mean()) for level in LEVELS}
     return {
         "mse": summarise(values.per_task((seen.mean - values.y).square()))._asdict(),
-        "log_likelihood": summarise(values.per_task(values.density(seen)))._asdict(),
+        "log_likelihood": summarise(values.per_task(seen.density))._asdict(),
         "coverage_90": {"mean": inside["90"], "stderr": None},
         "coverage": inside,
     }
@@ -333,11 +333,6 @@ def _share_below(
         lower = (usual[close][None, :] < surprise[here][:, None]).sum(1)
         found[here] = (1 + lower).double() / (1 + int(close.sum()))
     return found
-
-
-def _inside(cdf: Float[Tensor, " N"], level: int) -> Float[Tensor, " N"]:
-    """Whether each value lies in its central interval of so many per cent."""
-    return (2 * (cdf - 0.5).abs() <= level / 100).double()
 
 
 def _because(weights: Mapping[str, float], best: str, gain: Summary) -> str:

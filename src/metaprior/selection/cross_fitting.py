@@ -32,8 +32,8 @@ def fitted_ensemble(seen: Mapping[str, Seen], values: Values, seed: int) -> tupl
         return dict.fromkeys(seen, 1 / len(seen)), Calibration.identity()
     shares = zip(seen, combined_weights(seen, values, seed).tolist(), strict=True)
     weights = {name: weight for name, weight in shares if weight > 0}
-    cdf = combined(seen, weights).cdf
-    return weights, Calibration.of(cdf, values.weight, int(values.task.unique().numel()))
+    probabilities = Calibration.pit_nodes(*combined(seen, weights).pit)
+    return weights, Calibration.of(probabilities, values.weight, int(values.task.unique().numel()))
 
 
 def cross_fitted(seen: Mapping[str, Seen], values: Values, seed: int) -> CrossFitted:

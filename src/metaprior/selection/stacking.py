@@ -111,7 +111,7 @@ def combined_weights(seen: Mapping[str, Seen], values: Values, seed: int) -> Flo
         values: the held-out values.
         seed: of the draws of tasks that the weights are averaged over.
     """
-    density = densities(seen, values)
+    density = densities(seen)
     alone = _best_alone(density, values)
     by_density, by_error = drawn_weights(density, values, seed), error_weights(seen, values)
     best = max((alone, by_density), key=lambda weights: float(_density_per_task(weights, density, values).mean()))
@@ -176,6 +176,6 @@ def _means(seen: Mapping[str, Seen]) -> Float[Tensor, "N k"]:
     return torch.stack([found.mean for found in seen.values()], 1)
 
 
-def densities(seen: Mapping[str, Seen], values: Values) -> Float[Tensor, "N k"]:
+def densities(seen: Mapping[str, Seen]) -> Float[Tensor, "N k"]:
     """The log density of each value under each method."""
-    return torch.stack([values.density(found) for found in seen.values()], 1)
+    return torch.stack([found.density for found in seen.values()], 1)

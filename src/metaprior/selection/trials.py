@@ -285,10 +285,7 @@ class Trials:
             return list(names)
         if tuple(tried) not in self._going:
             values, said = self.known(1), {name: self.said(name, 1) for name in tried}
-            by_density, by_error = (
-                drawn_weights(densities(said, values), values, self.seed),
-                error_weights(said, values),
-            )
+            by_density, by_error = (drawn_weights(densities(said), values, self.seed), error_weights(said, values))
             hopeful = torch.tensor([name in self._worth_it(tried, 1) for name in tried])
             going = (by_density >= CANDIDATE) | (by_error >= OF_ERROR) & hopeful
             self._going[tuple(tried)] = [name for name, goes in zip(tried, going.tolist(), strict=True) if goes]
@@ -334,7 +331,7 @@ class Trials:
     def _scores(self, name: str, waves: int, values: Values) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
         """Log density and squared error of each task."""
         seen = self.said(name, waves)
-        return values.per_task(values.density(seen)), values.per_task((seen.mean - values.y).square())
+        return values.per_task(seen.density), values.per_task((seen.mean - values.y).square())
 
     def _kept(self) -> dict[str, Any]:
         return {
@@ -352,8 +349,8 @@ class Trials:
             self.values = [Values(**part) for part in kept["values"]]
             self.left_out, self.seconds = dict(kept["left_out"]), dict(kept["seconds"])
             for one in (part for parts in self.seen.values() for part in parts):
-                if not all(bool(((share >= 0) & (share <= 1)).all()) for share in (one.cdf, one.below, one.above)):
-                    raise ValueError("a probability that is none")
+                if any(bool(score.isnan().any()) for score in (one.below, one.upto, one.start, one.end)):
+                    raise ValueError("a normal score that is none")
             self.resumed = bool(self.seen)
 
 

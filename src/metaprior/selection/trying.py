@@ -11,8 +11,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError
-from metaprior.inference import Calibration, Method, normal_scores
-from metaprior.scoring import rounded_density
+from metaprior.inference import (
+    Calibration,
+    Method,
+    PossiblePosterior,
+    next_below,
+    normal_cdf,
+    normal_log_cdf,
+    normal_score,
+)
 from metaprior.splits import Contexts, Fold
 from metaprior.tasks import Tasks
 
@@ -34,10 +41,11 @@ def try_on(fitted: Fitted, tasks: Tasks, fold: Fold, seed: int, ask: Callable[[M
 class Seen:
     """What one rung said of held-out values: a row for each, from every setting and fold."""
 
-    density: Float[Tensor, " N"]  # log density
-    cdf: Float[Tensor, " N"]
-    below: Float[Tensor, " N"]  # cdf where the step that was rounded to the value begins, and where it ends …
-    above: Float[Tensor, " N"]  # … which is at the value itself if it was not rounded
+    density: Float[Tensor, " N"]  # log density of the value as it was recorded
+    below: Float[Tensor, " N"]  # normal score Φ⁻¹(F) of all that is less than the value …
+    upto: Float[Tensor, " N"]  # … and of the value itself: they differ where it has a probability of its own
+    start: Float[Tensor, " N"]  # normal score where the step that was rounded to the value begins …
+    end: Float[Tensor, " N"]  # … and where it ends: at the value itself if it was not rounded
     mean: Float[Tensor, " N"]
     evidence: Float[Tensor, " k"]  # of each context, as a whole
 
@@ -48,9 +56,18 @@ class Seen:
 
     def calibrated(self, calibration: Calibration) -> Seen:
         """The same with its distributions put right."""
-        cdf, below, above = (calibration.probability(part) for part in (self.cdf, self.below, self.above))
-        gain = calibration.gain(normal_scores(self.cdf))
-        return Seen(self.density + gain, cdf, below, above, self.mean, self.evidence)
+        density = self.density + calibration.interval_gain(self.start, self.end)
+        below, upto, start, end = (calibration.inward(getattr(self, name))[0] for name in SCORES)
+        return Seen(density, below, upto, start, end, self.mean, self.evidence)
+
+    @property
+    def pit(self) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+        """The probabilities of less than each value and of the value or less."""
+        return normal_cdf(self.below), normal_cdf(self.upto)
+
+
+SCORES = ("below", "upto", "start", "end")
+"""What is a normal score there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +80,6 @@ class Values:
     task: Int[Tensor, " N"]
     weight: Float[Tensor, " N"]
     y: Float[Tensor, " N"]
-    step: Float[Tensor, " N"]  # in which it was recorded; 0 if it was not rounded
     known: Int[Tensor, " k"]  # number of values in each context
     setting: Int[Tensor, " N"]  # which of the settings each value is from
     fold: Int[Tensor, " N"]  # which fold its task is held out in
@@ -72,10 +88,6 @@ class Values:
         """Some of the values."""
         rows = {one.name: getattr(self, one.name)[which] for one in fields(self) if one.name != "known"}
         return Values(**rows, known=self.known)
-
-    def density(self, seen: Seen) -> Float[Tensor, " N"]:
-        """Log density of the values as they were recorded: the one number that methods are ranked by."""
-        return rounded_density(seen.density, seen.below, seen.above, self.step)
 
     def per_task(self, values: Float[Tensor, " N"]) -> Float[Tensor, " m"]:
         """The weighted mean of each task that has values."""
@@ -92,13 +104,16 @@ def combined(seen: Mapping[str, Seen], weights: Mapping[str, float]) -> Seen:
     parts = [seen[name] for name in weights]
     shares = torch.tensor(list(weights.values()), dtype=torch.float64)
 
-    def mixed(name: str) -> Tensor:
-        return torch.stack([getattr(part, name) for part in parts], 1) @ shares
+    def together(name: str, log: Callable[[Tensor], Tensor] = lambda values: values) -> Tensor:
+        return (torch.stack([log(getattr(part, name)) for part in parts], 1) + shares.log()).logsumexp(1)
 
-    def together(name: str) -> Tensor:
-        return (torch.stack([getattr(part, name) for part in parts], 1) + shares.log()).logsumexp(1)
+    def score(name: str) -> Tensor:
+        """Of the mixture's probability, from logarithms in both tails."""
+        return normal_score(together(name, normal_log_cdf), together(name, lambda score: normal_log_cdf(-score)))
 
-    return Seen(together("density"), mixed("cdf"), mixed("below"), mixed("above"), mixed("mean"), together("evidence"))
+    mean = torch.stack([part.mean for part in parts], 1) @ shares
+    below, upto, start, end = (score(name) for name in SCORES)
+    return Seen(together("density"), below, upto, start, end, mean, together("evidence"))
 
 
 class Question(NamedTuple):
@@ -107,6 +122,7 @@ class Question(NamedTuple):
     context: Tasks
     target: Tasks
     values: Values
+    steps: Float[Tensor, " p"]  # in which each target was recorded; 0 where it was not rounded, and of whole numbers
 
     @staticmethod
     def of(
@@ -130,9 +146,10 @@ class Question(NamedTuple):
             part[target.task_of_row].repeat_interleave(target.p)
             for part in (torch.tensor(owners), torch.tensor(settings), shares)
         )
-        y, step = target.y.flatten(), steps.expand_as(target.y).flatten()
         folds = torch.full_like(owner, fold)
-        return Question(context, target, Values(owner, share, y, step, context.sizes * context.p, setting, folds))
+        values = Values(owner, share, target.y.flatten(), context.sizes * context.p, setting, folds)
+        whole = torch.tensor([one.whole for one in tasks.possible] or [False] * tasks.p)
+        return Question(context, target, values, torch.where(whole, 0.0, steps))
 
     @property
     def value_ids(self) -> list[Hashable]:
@@ -143,21 +160,24 @@ class Question(NamedTuple):
     def answer(self, method: Method) -> Seen:
         """What a method says of the values."""
         conditional = method.condition(self.context)
-        posterior = conditional.at(self.target)
+        posterior, possible = conditional.at(self.target), self.target.possible
+        posterior = PossiblePosterior.of(posterior, possible) if possible else posterior
         y = posterior.as_targets(self.target.y)
-        density, cdf, mean = posterior.log_density(y), posterior.cdf(y), posterior.mean
+        density = posterior.log_recorded_density(y, self.steps)
         if not bool(density.isfinite().all()):
             raise DataError("a held-out value is impossible under it.")
-        half = self.values.step.view_as(y).to(y) / 2
-        below, above = (posterior.cdf(y - half), posterior.cdf(y + half)) if bool(half.any()) else (cdf, cdf)
-        if self.target.possible:  # what lies beyond an end is recorded as the end
-            ends = [(one.lower, one.upper) for one in self.target.possible]
-            lower, upper = torch.tensor(ends, dtype=torch.float64).to(y).unbind(1)
-            below, above = torch.where(y - half < lower, 0.0, below), torch.where(y + half > upper, 1.0, above)
+        upto = posterior.normal_score(y)
+        below = posterior.normal_score(next_below(y)) if possible else upto
+        start, end, half = below, upto, self.steps.to(y) / 2
+        if bool(half.any()):
+            rounded = half > 0
+            start = torch.where(rounded, posterior.normal_score(y - half), below)
+            end = torch.where(rounded, posterior.normal_score(y + half), upto)
         evidence = torch.full((len(self.context),), torch.nan, dtype=torch.float64)
         if conditional.evidence is not None:
             evidence = conditional.evidence.total.detach()
-        return Seen(*(part.flatten().cpu() for part in (density, cdf, below, above, mean, evidence)))
+        found = (density, below, upto, start, end, posterior.mean, evidence)
+        return Seen(*(part.flatten().cpu() for part in found))
 
 
 def joined(record: type[Any], parts: Sequence[Any]) -> Any:
