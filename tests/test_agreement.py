@@ -102,12 +102,21 @@ def choices(kind, count=60):
         x = np.sort(rng.uniform(0, 6, 7))
         curve = np.sin(x) + rng.normal()
         y = curve + 0.3 * rng.normal(size=7)
-        pairs.append((x, rng.poisson(np.exp(curve / 2)).astype(float) if kind == "counts" else y))
+        pairs.append((x, rng.poisson(np.exp(curve / 2)).astype(float) if "counts" in kind else y))
     tasks = Tasks.from_pairs(pairs)
-    return replace(tasks, y=tasks.y.round(decimals=1)) if kind == "tenths" else tasks
+    if "limited" in kind:
+        tasks = replace(tasks, y=tasks.y.clamp(-0.5, 1.0))
+    if "tenths" in kind:
+        tasks = replace(tasks, y=tasks.y.round(decimals=1))
+    supports = {"counts that are known to be some": ((0, None), True)}
+    limited = ((-0.5, 1.0), False) if "limited" in kind else (None, False)
+    return tasks.with_possible(*supports.get(kind, limited))
 
 
-@pytest.mark.parametrize("kind", ["real", "tenths", "counts"])
+KINDS = ["real", "tenths", "counts", "counts that are known to be some", "limited", "limited tenths"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_scores_of_a_choice_are_those_of_the_model_on_its_held_out_tasks(kind, monkeypatch):
     """Of many tasks, where the model is used as it was judged; not recalibrated, as that differs from fold to fold."""
     monkeypatch.setattr(trials, "RANKED", 30)
