@@ -20,6 +20,7 @@ from metaprior.tasks import duplicate_rows
 QUICK = {"max_epochs": 3, "progress": False}
 COLUMNS = {"task": "who", "x": "hour", "y": "seizures"}
 NAMES = [word for role, name in COLUMNS.items() for word in (f"--{role}", name)]
+COUNTS = ["--support", "0,", "--integer"]  # or a command names these options
 PAST = "that the model was trained on"
 THERE = "far from the known points it only repeats its prior there."
 
@@ -133,7 +134,7 @@ def test_task_columns_that_the_prior_does_not_use_are_noted_alike(tmp_path):
     gp = MetaGP(rungs=["fpca"], progress=False)
     assert warned(lambda: gp.fit(past, **COLUMNS, task_x="age")) == said
     fit = ["fit", tmp_path / "past.parquet", *NAMES, "--task-x", "age", "--rungs", "fpca", "--out", tmp_path / "m"]
-    assert command(*fit) == said
+    assert command(*fit, *COUNTS) == said
 
 
 def test_tasks_of_the_training_are_noted_alike_where_they_are_scored_or_learned_from_again(home, gp, tmp_path):
@@ -160,7 +161,7 @@ def test_duplicate_rows_are_noted_alike(home, gp, tmp_path):
     assert command("predict", home / "m.metaprior", tmp_path / "twice.parquet", "--at", "1", "--out", "-") == [said]
     assert warned(lambda: MetaGP("constant", "rbf", **QUICK).fit(table, **COLUMNS)) == [said]
     fit = ["fit", tmp_path / "twice.parquet", *NAMES, "--mean", "constant", "--kernel", "rbf", "--epochs", 3]
-    assert command(*fit, "--out", tmp_path / "m") == [said]
+    assert command(*fit, *COUNTS, "--out", tmp_path / "m") == [said]
     assert warned(lambda: gp.score(table, 2)) == [said]
     assert command("evaluate", home / "m.metaprior", tmp_path / "twice.parquet", "--context", "2") == [said]
 
@@ -185,7 +186,7 @@ def test_time_zones_that_are_dropped_are_noted_alike(tmp_path):
     gp = MetaGP("constant", "rbf", **QUICK)
     assert warned(lambda: gp.fit(table, **COLUMNS)) == said
     fit = ["fit", tmp_path / "zoned.parquet", *NAMES, "--mean", "constant", "--kernel", "rbf", "--epochs", 3]
-    found = command(*fit, "--out", tmp_path / "m")
+    found = command(*fit, *COUNTS, "--out", tmp_path / "m")
     assert found == ["column 'hour': dates, in days since 1970-01-01", *said]
     start = gp.trained_on_.x_range[0][0]
     assert start == pytest.approx(19722 + 23 / 24)  # midnight in Berlin, at 11 pm of the day before in UTC

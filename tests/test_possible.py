@@ -24,6 +24,7 @@ from metaprior.scoring import score
 from metaprior.selection import Auto
 from metaprior.splits import random_sizes
 from metaprior.tasks import Possible, read_support, resolution
+from metaprior.tasks.possible import suggested_values
 from tests.problems import known_rbf
 from tests.test_tool import run
 
@@ -85,6 +86,68 @@ def test_no_zero_has_a_sign(tmp_path):
     said = run("predict", tmp_path / "m", tmp_path / "t.csv", "--at", tmp_path / "at.csv", "--samples", 20).stdout
     assert "-0" not in said.replace("\n", ",").split(",")
     assert figure_text({"mean": -0.0, "stderr": None}) == "0"
+
+
+def drawn_targets(seed=0):
+    rng = np.random.default_rng(seed)
+    normal = rng.normal(size=400)
+    return {
+        "wheeze": (rng.random(400) < 0.15, Possible(0, 1, True), "--support 0,1 --integer"),
+        "seizures": (rng.negative_binomial(1, 0.05, 400), Possible(0, math.inf, True), "--support 0, --integer"),
+        "score": (np.clip((12 + 3 * normal).round(), 3, 15), Possible(-math.inf, 15, True), "--support ,15 --integer"),
+        "rain": (np.maximum(normal, 0), Possible(0), "--support 0,"),
+        "dose": (np.exp(normal), Possible(0), "--support 0,"),
+        "share": (rng.beta(3, 1, 400), Possible(0, 1), "--support 0,1"),
+        "percent": (100 * rng.beta(0.8, 0.8, 400), Possible(0, 100), "--support 0,100"),
+        "limit": (np.minimum(0.3 + normal, 1), Possible(-math.inf, 1), "--support ,1"),
+        "celsius": ((20 + 2 * normal).round(), Possible(whole=True), "--integer"),
+        "height": (150 + 9 * normal, Possible(), ""),
+        "tenths": ((23 + 2 * normal).round(1), Possible(), ""),
+        "grams": ((200 + 90 * rng.random(400)).round(), Possible(), ""),
+        "constant": (np.ones(400), Possible(), ""),
+        "few": (np.arange(19) % 2, Possible(), ""),
+    }
+
+
+@pytest.mark.parametrize("name", drawn_targets())
+@pytest.mark.parametrize("seed", range(3))
+def test_values_suggest_what_a_target_can_be(name, seed):
+    values, possible, options = drawn_targets(seed)[name]
+    found = suggested_values(torch.from_numpy(np.asarray(values, float)))
+    assert (found, found.options()) == (possible, options)
+    if options:  # the command reads them, and takes the values
+        (word,) = [word for word in options.split() if not word.startswith("--")] or [None]
+        tasks = Tasks.from_pairs([(np.arange(len(values)), np.asarray(values, float))])
+        tasks = tasks.with_possible(read_support([word] if word else [], ["y"]), "--integer" in options)
+        assert tasks.possible == (possible,)
+
+
+def test_fit_names_the_options_for_targets_that_cannot_have_every_value(tmp_path):
+    rng = np.random.default_rng(0)
+    x, task = np.tile(np.arange(5.0), 12), np.repeat(np.arange(12), 5)
+    table = pd.DataFrame({"t": task, "x": x, "y": rng.poisson(1.0, 60), "log dose": rng.exponential(size=60)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", tmp_path / "t.csv", "--task", "t", "--x", "x", "--out", tmp_path / "m", "--budget", "0"]
+    alone = [*words, "--rungs", "gp per task"]
+    said = run(*alone, "--y", "y").stderr
+    assert (
+        "note: all values of column 'y' are whole numbers 0 or more. If it can have no others, add --support 0, "
+        "--integer: predictions then keep to them."
+    ) in said
+    assert "If it can have" not in run(*alone, "--y", "y", "--support", "0,").stderr
+    assert "If it can have" not in run(*alone, "--y", "y", "--integer", "--quiet").stderr
+    both = run(*words, "--rungs", "gp per task", "--y", "y,log dose").stderr
+    assert "column 'y' are 0 or more. If it can have no others, add --support y=0,:" in both
+    assert "column 'log dose' are 0 or more. If it can have no others, add --support 'log dose=0,':" in both
+    compared = run(
+        "compare", *words[1:-4], "--y", "y", "--methods", "context mean", "--folds", 2, "--report", tmp_path / "r"
+    )
+    assert "add --support 0, --integer:" in compared.stderr
+    known = [*words[:-2], "--y", "y", "--mean", "constant", "--kernel", "rbf", "--epochs", 2]
+    run(*known, "--support", "0,", "--overwrite")
+    again = run(*words[:-4], "--out", tmp_path / "again", "--y", "y", "--from", tmp_path / "m", "--epochs", 2)
+    assert "If it can have" not in again.stderr  # the model knows it
+    assert "If it can have" not in run("evaluate", tmp_path / "m", tmp_path / "t.csv", "--context", 2).stderr
 
 
 def test_the_density_of_a_whole_number_is_its_probability_and_all_of_them_are_one():

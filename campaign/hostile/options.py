@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -328,6 +328,43 @@ def attempt_alone(given: bytes, place: Place) -> Iterator[Any]:
         raise RuntimeError("a prior was learned from one task")
 
 
+# ---- targets that cannot have every value ---------------------------------------------------------------------------
+
+TARGETS: dict[str, tuple[Callable[[Random], float], str]] = {
+    "yes or no": (lambda rng: float(rng.random() < 0.3), "--support 0,1 --integer"),
+    "counts": (lambda rng: float(int(rng.expovariate(0.3))), "--support 0, --integer"),
+    "rain": (lambda rng: max(rng.gauss(0, 1), 0.0), "--support 0,"),
+    "doses": (lambda rng: rng.expovariate(1.0), "--support 0,"),
+    "scores": (lambda rng: float(min(max(round(rng.gauss(9, 6)), 3), 15)), "--support 3,15 --integer"),
+    "heights": (lambda rng: rng.gauss(150, 9), ""),
+}
+"""What targets are drawn from, and the options that `fit` is to name."""
+
+
+def make_targets(rng: Random, place: Place) -> bytes:
+    """A column of targets; in a third of them the user has said what they can be."""
+    name = rng.choice(list(TARGETS))
+    values = [TARGETS[name][0](rng) for _ in range(120)]
+    given = rng.choice(("", "", TARGETS[name][1])).split()
+    return json.dumps([name, values, given]).encode()
+
+
+def attempt_targets(given: bytes, place: Place) -> Iterator[Any]:
+    """Fit them: the options are named where nothing was said and there is something to say."""
+    name, values, said = json.loads(given)
+    os.chdir(_tidied(place))
+    rows = "".join(f"t{k % 12},{k // 12},{value!r}\n" for k, value in enumerate(values))
+    Path("targets.csv").write_text(f"task,x,y\n{rows}")
+    words = ["--task", "task", "--x", "x", "--y", "y", "--mean", "constant", "--kernel", "rbf", "--epochs", "1"]
+    result = CliRunner().invoke(app, ["fit", "targets.csv", *words, "--out", "new.metaprior", "--overwrite", *said])
+    if result.exit_code:
+        raise RuntimeError(result.output[-300:])
+    named = re.findall(r"If it can have no others, add (.*?): predictions", result.stderr.replace("\n", " "))
+    if named != ([TARGETS[name][1]] if TARGETS[name][1] and not said else []):
+        raise RuntimeError(f"{name}: {named}")
+    yield 0.0
+
+
 # ---- readers that leave ---------------------------------------------------------------------------------------------
 
 
@@ -371,5 +408,6 @@ FAMILIES = (
     Family("stopped trainings", "fits in whose place one is kept", 500, 20, make_kept, attempt_kept),
     Family("readers that leave", "commands whose output nobody reads", 100, 4, make_left, attempt_left, LONGEST),
     Family("one task", "fits of tables that have no more", 200, 20, make_alone, attempt_alone),
+    Family("targets", "fits of those that cannot have every value", 300, 20, make_targets, attempt_targets),
     Family("commands", "the same, each in a process of its own", 300, 4, make_arguments, attempt_command, LONGEST),
 )

@@ -34,7 +34,7 @@ from metaprior.options import check_removed
 from metaprior.paper import EXPERIMENTS, Options
 from metaprior.priors import KERNELS, MEANS
 from metaprior.selection import Auto, check_several
-from metaprior.tasks import Tasks
+from metaprior.tasks import Tasks, support_hints
 
 app = typer.Typer(
     help="Meta-learn Gaussian-process priors from many small related tasks.",
@@ -268,6 +268,8 @@ def fit(
         tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
         if unnamed:
             check_several(tasks)
+        if start is None or not start.trained_on_.possible:
+            screen.note(*support_hints(tasks))
         gp = _model(tasks, mean, kernel, start, epochs, device, effort, seed, screen)
         fit_model(tasks, gp, target, start=start, resume=resume, screen=screen)
     if html is not None:
@@ -491,6 +493,7 @@ def compare(
     columns = named_columns(given, task, x, y, task_x)
     known = {"cluster": cluster, "support": support or (), "integer": integer}
     tasks = read_tasks(given, columns, missing=missing, delimiter=delimiter, screen=screen, **known)  # type: ignore[arg-type]
+    screen.note(*support_hints(tasks))
     names = split_names(methods) if methods else []
     contexts = chosen_contexts(context, context_until, tasks, seed, screen)
     compare_methods(tasks, contexts, names, folds, seed, report, out, screen)

@@ -16,7 +16,7 @@ from metaprior.methods import OF_ONE, SAMPLE
 from metaprior.model import MetaGP
 from metaprior.output import outlive_readers
 from metaprior.splits import Roles
-from metaprior.tasks import Columns, Tasks, read_support
+from metaprior.tasks import Columns, Tasks, read_support, support_hints
 from metaprior.workers import cores, run_on, run_on_ray, started_by_torchrun
 
 
@@ -81,6 +81,8 @@ def learn(asked: Asked) -> None:
     start = start_of(asked.from_model, asked.model.get("mean"), asked.model.get("kernel"))
     chosen = asked.model.get("mean") is None and asked.model.get("kernel") is None and start is None
     sample = shards.sample(SAMPLE if chosen else OF_ONE)
+    if start is None or not start.trained_on_.possible:
+        screen.note(*support_hints(sample))
     gp = MetaGP(**asked.model) if start is None else start.like_new(**_without_structure(asked.model))
     roles = Roles(sample, None, None) if chosen else roles_for(sample, start, asked.model["seed"])
     others = [part for part in (roles.stop, roles.judge) if isinstance(part, Tasks)]

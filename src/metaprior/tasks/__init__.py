@@ -23,7 +23,7 @@ from metaprior.tasks.batches import (
 from metaprior.tasks.columns import Columns
 from metaprior.tasks.covariates import Covariate
 from metaprior.tasks.dates import Form, form_of
-from metaprior.tasks.oddities import duplicate_rows, oddities, oddities_of_past
+from metaprior.tasks.oddities import duplicate_rows, oddities, oddities_of_past, support_hints
 from metaprior.tasks.parts import Parts
 from metaprior.tasks.patterns import Pattern, looks_wide
 from metaprior.tasks.possible import Possible, Support, check_possible, read_support
@@ -52,6 +52,6 @@ __all__ = [
     "batches", "buckets", "check_known", "check_possible", "check_targets", "check_task_x", "distinct_rows",
     "dropped_zones", "duplicate_rows", "form_of", "groups_of_inputs", "holds_dates", "holds_times", "in_days",
     "in_numbers", "in_order", "is_table", "long_table", "looks_wide", "oddities", "oddities_of_past", "offsets_of",
-    "on_one_grid", "pad", "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "task_columns",
-    "task_ids", "task_owners", "wide_columns", "with_dates",
+    "on_one_grid", "pad", "padded", "read_support", "resolution", "rounding_variance", "same_inputs", "support_hints",
+    "task_columns", "task_ids", "task_owners", "wide_columns", "with_dates",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from metaprior.notes import Note, first_names, told
+from metaprior.tasks.possible import Possible, suggested_values
 from metaprior.tasks.tasks import Tasks
 
 
@@ -35,6 +36,20 @@ def oddities(tasks: Tasks) -> Iterator[str]:
             if len(column) > 1 and bool((column == column[0]).all()):
                 yield f"column {name!r} is {float(column[0]):g} in every row."
     yield from told([duplicate_rows(tasks)])
+
+
+def support_hints(tasks: Tasks) -> Iterator[str]:
+    """Notes on targets that look as if they could not have every value, with the options that say so."""
+    several = len(tasks.columns.y) > 1
+    found = [suggested_values(values) for values in tasks.y.unbind(1)]
+    if several and not all(one.whole for one in found):  # the option is for all targets
+        found = [one._replace(whole=False) for one in found]
+    for name, one in zip(tasks.columns.y, found, strict=True):
+        if one != Possible() and not tasks.possible:
+            yield (
+                f"all values of column {name!r} are {one}. If it can have no others, add "
+                f"{one.options(name if several else None)}: predictions then keep to them."
+            )
 
 
 def oddities_of_past(tasks: Tasks) -> Iterator[str]:

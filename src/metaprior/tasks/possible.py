@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError, UnknownNameError
@@ -20,6 +21,15 @@ Support = Ends | Mapping[str, Ends]
 
 SHOWN = 3
 """Number of impossible values that a message lists."""
+
+MIN_VALUES = 20
+"""Number of values from which they suggest what a target can be."""
+
+MAX_WHOLE = 30
+"""Number of whole numbers up to which it matters that there is nothing between them."""
+
+USUAL_ENDS = (1.0, 100.0)
+"""Where shares and percentages end."""
 
 PAST = ("is said to be", "Put them right, or leave them out, or widen what is possible.")
 """How a message continues after the column, and ends, where values are to be learned from."""
@@ -39,6 +49,12 @@ class Possible(NamedTuple):
         """Which values a target cannot have. Values that are not finite are missing, not impossible."""
         wrong = (values < self.lower) | (values > self.upper) | ((values != values.round()) & self.whole)
         return wrong & values.isfinite()
+
+    def options(self, name: str | None = None) -> str:
+        """The options of a command that say so. name: of the target, where there are several."""
+        ends = ",".join("" if math.isinf(end) else f"{end:g}" for end in (self.lower, self.upper))
+        support = f"--support {ends if name is None else shlex.quote(f'{name}={ends}')}" if ends != "," else ""
+        return " ".join(part for part in (support, "--integer" if self.whole else "") if part)
 
     def __str__(self) -> str:
         ends = f"{self.lower:g} or more" * (self.upper == math.inf) or f"{self.upper:g} or less" * (
@@ -74,6 +90,35 @@ def _of_one(name: str, ends: Ends, whole: bool) -> Possible:
     if whole and any(math.isfinite(end) and end != round(end) for end in (lower, upper)):
         raise OptionError(f"support from {lower:g} to {upper:g} of {name!r}: the ends of whole numbers are whole.")
     return Possible(lower, upper, whole)
+
+
+def suggested_values(values: Float[Tensor, " N"]) -> Possible:
+    """What the values of a target suggest that it can be: a guess, for a user to confirm.
+
+    Whole numbers are suggested if there are at most `MAX_WHOLE` distinct ones, or if half of them lie within so many of
+    the least. A value is suggested as an end if values pile up there, or if it is 0, 1 or 100 and a normal distribution
+    around the values would go beyond.
+    """
+    distinct, counts = values.unique(return_counts=True)
+    if len(values) < MIN_VALUES or len(distinct) < 2:
+        return Possible()
+    low, high = float(distinct[0]), float(distinct[-1])
+    few = len(distinct) <= MAX_WHOLE or float(values.median()) <= low + MAX_WHOLE
+    whole = few and bool((distinct == distinct.round()).all())
+    below, above = (float(values.mean() + sign * 2 * values.std()) for sign in (-1, 1))
+    share = next((end for end in USUAL_ENDS if low >= 0 and 0.9 * end <= high <= end < above), math.inf)
+    positive = low >= 0 > below or share < math.inf
+    return Possible(
+        low if _piles_up(counts) else 0.0 if positive else -math.inf,
+        high if _piles_up(counts.flip(0)) else share,
+        whole,
+    )
+
+
+def _piles_up(counts: Int[Tensor, " k"]) -> bool:
+    """Whether the first of some values, in their order, is as frequent as an end is. counts: how often each occurs."""
+    first, total = int(counts[0]), int(counts.sum())
+    return len(counts) == 2 or (first >= max(3, 0.02 * total) and first >= int(counts[1]))
 
 
 def read_support(words: Sequence[str], names: Sequence[str]) -> Support | None:
