@@ -1,6 +1,12 @@
 """What a GP knows: evidence with its three terms, contexts conditioned once, posteriors of every family."""
 
-from metaprior.inference.calibrated import EDGES, CalibratedConditional, CalibratedPosterior, Calibration, normal_scores
+from metaprior.inference.calibrated import (
+    CalibratedConditional,
+    CalibratedPosterior,
+    Calibration,
+    normal_scores,
+    quadrature_rule,
+)
 from metaprior.inference.conditional import Conditional
 from metaprior.inference.conditioning import condition, condition_many, conditioned
 from metaprior.inference.evidence import (
@@ -31,7 +37,7 @@ from metaprior.inference.units import InUnits, UserConditional, UserPosterior
 from metaprior.inference.warped import WarpedConditional, WarpedPosterior
 
 __all__ = [
-    "EDGES", "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional",
+    "JITTER", "LOG_2PI", "CalibratedConditional", "CalibratedPosterior", "Calibration", "Conditional",
     "ContextBatch", "Covariances", "Evidence", "Factor", "Gathered", "GaussianConditional", "GaussianMarginals",
     "GaussianPosterior", "InUnits", "IndependentGaussians", "Interval", "KeptMethod", "Method", "MixtureConditional",
     "MixturePosterior", "MovedConditional", "MovedPosterior", "PossibleConditional", "PossiblePosterior", "Posterior",
@@ -40,5 +46,5 @@ __all__ = [
     "condition_many", "conditioned", "covariance_matrix", "evidence",
     "evidences", "factor", "inverse", "mean_over", "moved", "next_below", "normal_cdf",
     "normal_log_cdf", "normal_nodes", "normal_score", "normal_scores", "padded_identity", "posterior_of",
-    "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
+    "quadrature_rule", "stacked_evidence", "summed_evidence", "task_evidence", "trusting",
 ]  # fmt: skip

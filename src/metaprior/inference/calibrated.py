@@ -24,9 +24,9 @@ from metaprior.inference.posterior import (
     Weighed,
     log_dependence,
     log_tail_difference,
-    moments,
     normal_nodes,
 )
+from metaprior.inference.quadrature import SHARES, WEIGHTS, Quadrature, recalibrated_quadrature
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -50,10 +50,11 @@ NO_ATOM = 1e-12
 TOLD = 3.0
 """Standard deviations as far as what held-out tasks show goes on."""
 
+EDGES = tuple(FAR * k / 16 for k in range(-16, 17))
+"""Normal scores of a distribution's parts, between whose values its quantiles are interpolated …"""
 
-BEYOND = (0.6, 1.2, 1.8, 2.4, 3.0, 3.7, 4.5, 5.5, 7.5)
-EDGES = (*(-score for score in BEYOND), 0.0, *BEYOND)
-"""Normal scores of a mixture's parts between which what recalibration changes is taken for straight."""
+MANY_PARTS = 8
+"""… of more parts than this, at every second one."""
 
 
 class Calibration(NamedTuple):
@@ -189,27 +190,43 @@ class CalibratedPosterior(Around):
 
     @cached_property
     def _moments(self) -> tuple[Float[Tensor, "N p"], Float[Tensor, "N p"]]:
-        if not isinstance(self.posterior, MixturePosterior):
-            return moments(self.nodes(Nodes.of(self)), self.quantiles([0.5])[0])
-        # a mixture's own are known; what is put right changes them by ∫ (F − F') dy and ∫ 2 (y − m) (F − F') dy
-        mean, sd, edges = self.posterior.mean, self.posterior.sd, Nodes.of(self, EDGES)
-        unit = torch.where(sd > 0, sd, 1.0)  # squares of very small values would vanish
-        values = torch.cat([values for values, _ in self.posterior.nodes(edges)]).sort(0).values
-        cdf = torch.cat([self.posterior.cdf(some) for some in values.split(edges.at_once)])
-        change, gaps = cdf - self.calibration.probability(cdf), (values - mean) / unit
-        shift, second = torch.trapezoid(change, gaps, dim=0), torch.trapezoid(2 * gaps * change, gaps, dim=0)
+        """What recalibration changes is integrated, and added to what is known: so are tails beyond the last edge."""
+        mean, sd = self.posterior.mean, self.posterior.sd
+        unit, changes = _unit(sd), []
+        for parts in self._quadratures():
+            change = torch.zeros(2, 1, dtype=torch.float64, device=self.device)
+            for values, weights, plain_weights in parts:
+                first = (weights - plain_weights) * values
+                change = change + torch.stack([first.sum(1), (first * values).sum(1)])
+            changes.append(change)
+        shift, second = torch.cat(changes, 1).view(2, *self.shape)
         spread = ((sd / unit).square() + second - shift.square()).clamp(min=0.0).sqrt()
         return mean + unit * shift, unit * spread
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
-        """Values with weights that stand for the distribution.
+        """Values with weights that stand for the distribution."""
+        if self.posterior.is_gaussian:
+            yield from super().nodes(rule)
+        else:
+            for parts in zip(*self._quadratures(), strict=True):
+                values, weights, _ = (torch.cat(each).mT.reshape(-1, *self.shape) for each in zip(*parts, strict=True))
+                yield self.posterior.mean + _unit(self.posterior.sd) * values, weights
 
-        Those of the posterior have other weights now, unless its quantiles are known without a search: these are moved.
+    def _quadratures(self) -> Iterator[Iterator[Quadrature]]:
+        """Values, in standard deviations from the mean, with their weights, of some distributions at a time.
+
+        The cdf is computed at the edges of the posterior's parts: quantiles of a mixture would each take a search.
         """
-        if not isinstance(self.posterior, MixturePosterior):
-            return super().nodes(rule)
-        own = self.posterior.nodes(rule)
-        return ((y, weights * self.calibration.gain(normal_scores(self.posterior.cdf(y))).exp()) for y, weights in own)
+        few = not isinstance(self.posterior, MixturePosterior) or len(self.posterior.parts) <= MANY_PARTS
+        rule = Nodes.of(self, EDGES if few else EDGES[::2])
+        values = torch.cat([values for values, _ in self.posterior.nodes(rule)])
+        cdf = torch.cat([self.posterior.cdf(some) for some in values.split(rule.at_once)])
+        gaps = (values - self.posterior.mean) / _unit(self.posterior.sd)  # squares of very small values would vanish
+        ends = self.calibration.knots()[1].to(gaps).clamp(max=FAR).unique()
+        kinks = torch.cat([-ends.flip(0), torch.zeros_like(ends[:1]), ends])
+        rows = max(rule.at_once * len(self.points.x) // len(values), 1)
+        for some, below in zip(gaps.flatten(1).mT.split(rows), cdf.flatten(1).mT.split(rows), strict=True):
+            yield recalibrated_quadrature(some, below, kinks, self.calibration.inward)
 
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
@@ -291,6 +308,15 @@ def _log_normal_difference(
     return log_tail_difference(
         normal_log_cdf(lower), normal_log_cdf(-lower), normal_log_cdf(upper), normal_log_cdf(-upper)
     )
+
+
+def _unit(sd: Float[Tensor, "N p"]) -> Float[Tensor, "N p"]:
+    return torch.where(sd > 0, sd, 1.0)
+
+
+def quadrature_rule() -> dict[str, Any]:
+    """The rule by which recalibrated moments are integrated, for those who compute them elsewhere."""
+    return {"edges": list(EDGES), "many_parts": MANY_PARTS, "between": [SHARES, WEIGHTS]}
 
 
 def normal_scores(probabilities: Float[Tensor, "*n"]) -> Float[Tensor, "*n"]:

@@ -18,7 +18,7 @@ from gpytorch.means import ConstantMean, LinearMean, Mean, MultitaskMean, ZeroMe
 from torch import Tensor, nn
 
 from metaprior.errors import OptionError
-from metaprior.inference import EDGES, Calibration, KeptMethod, normal_nodes
+from metaprior.inference import Calibration, KeptMethod, normal_nodes, quadrature_rule
 from metaprior.methods import (
     FPCA,
     MAML,
@@ -336,7 +336,7 @@ class Description:
 def integration() -> Node:
     """Where distributions are asked for their moments: probabilities with weights, and normal scores."""
     probabilities, weights = normal_nodes()
-    return {"probabilities": probabilities.tolist(), "weights": weights.tolist(), "edges": list(EDGES)}
+    return {"probabilities": probabilities.tolist(), "weights": weights.tolist(), **quadrature_rule()}
 
 
 def _stationary(kernel: Kernel) -> Node:

@@ -6,6 +6,7 @@
 const FAR = 8; // normal scores beyond which a probability has no digits left
 const RULES = {}; // where moments are integrated: as the page was given them
 
+const normalDensity = (z) => Math.exp(-0.5 * (z * z + LOG_2PI));
 const normalScore = (u) => clamp(ndtri(u), -FAR, FAR);
 
 /** Mean and deviation from the values that stand for a distribution. */
@@ -224,6 +225,36 @@ function straight(z, here, there) {
   return [Math.sign(z) * (y0 + slope * (size - x0)), slope];
 }
 
+/** Quantiles between known ones, by a cubic in the normal score with the slopes of parabolas; of heights, their asinh. */
+class Quantiles {
+  constructor(scores, heights) {
+    Object.assign(this, { scores, heights });
+    const widths = scores.slice(1).map((z, k) => z - scores[k]);
+    const rises = widths.map((width, k) => (heights[k + 1] - heights[k]) / (width > 0 ? width : 1));
+    this.slopes = scores.map((_, k) => {
+      if (k === 0) return rises[0];
+      if (k === rises.length || widths[k] < 1e-3 * widths[k - 1]) return rises[k - 1];
+      if (widths[k - 1] < 1e-3 * widths[k]) return rises[k];
+      const both = widths[k - 1] + widths[k];
+      return (rises[k - 1] * widths[k] + rises[k] * widths[k - 1]) / (both > 0 ? both : 1);
+    });
+  }
+
+  at(z) {
+    let k = this.scores.findIndex((score) => score >= z);
+    k = clamp(k < 0 ? this.scores.length : k, 1, this.scores.length - 1);
+    const width = this.scores[k] - this.scores[k - 1];
+    return this.within(k, clamp((z - this.scores[k - 1]) / (width > 0 ? width : 1), 0, 1));
+  }
+
+  /** The height at a share of the way from one known value to the next, number k. */
+  within(k, t) {
+    const [low, high] = [this.heights[k - 1], this.heights[k]];
+    const bend = (this.scores[k] - this.scores[k - 1]) * ((1 - t) * this.slopes[k - 1] - t * this.slopes[k]);
+    return clamp(low + t * t * (3 - 2 * t) * (high - low) + t * (1 - t) * bend, low, high);
+  }
+}
+
 class Calibrated extends Distribution {
   constructor(inner, told) {
     super();
@@ -234,38 +265,50 @@ class Calibrated extends Distribution {
 
   probability(u) { return ndtr(straight(normalScore(u), this.told.own, this.told.right)[0]); }
 
-  /** What putting right adds to a log density, at the method's own score. */
-  gain(z) {
-    const [right, slope] = straight(z, this.told.own, this.told.right);
-    return 0.5 * (z * z - right * right) + Math.log(slope);
-  }
-
   computed(i) {
     if (this.inner.gaussian) return [this.inner.mean(i), this.told.spread * this.inner.sd(i)];
-    if (!this.inner.mixture) return momentsOf(this, i, this.quantile(i, 0.5));
-    // a mixture's own are known; what is put right changes them by ∫ (F − F') dy and ∫ 2 (y − m) (F − F') dy
     const [mean, sd] = this.inner.moments(i);
     const unit = sd > 0 ? sd : 1;
-    const values = [];
-    this.inner.nodes(i, RULES.edges.map(ndtr), RULES.edges, (value) => values.push((value - mean) / unit));
-    values.sort((a, b) => a - b);
-    const change = values.map((gap) => {
-      const u = this.inner.cdf(i, mean + unit * gap);
-      return u - this.probability(u);
-    });
     let [shift, second] = [0, 0];
-    for (let k = 1; k < values.length; k++) {
-      const width = (values[k] - values[k - 1]) / 2;
-      shift += width * (change[k] + change[k - 1]);
-      second += 2 * width * (values[k] * change[k] + values[k - 1] * change[k - 1]);
-    }
+    this.quadrature(i, (gap, weight, before) => {
+      shift += (weight - before) * gap;
+      second += (weight - before) * gap * gap;
+    });
     return [mean + unit * shift, unit * Math.sqrt(Math.max((sd / unit) ** 2 + second - shift * shift, 0))];
   }
 
   nodes(i, probabilities, weights, take) {
-    if (!this.inner.mixture) return super.nodes(i, probabilities, weights, take);
-    return this.inner.nodes(i, probabilities, weights, (value, weight) =>
-      take(value, weight * Math.exp(this.gain(normalScore(this.inner.cdf(i, value))))));
+    if (this.inner.gaussian) return super.nodes(i, probabilities, weights, take);
+    const [mean, sd] = this.inner.moments(i);
+    return this.quadrature(i, (gap, weight) => take(mean + (sd > 0 ? sd : 1) * gap, weight));
+  }
+
+  /** Values, in deviations from the mean, with their weights: recalibrated, and as they were. */
+  quadrature(i, take) {
+    const [mean, sd] = this.inner.moments(i);
+    const unit = sd > 0 ? sd : 1;
+    const edges = RULES.edges.filter((_, k) => k % 2 === 0 || !(this.inner.parts?.length > RULES.many_parts));
+    const gaps = [];
+    this.inner.nodes(i, edges.map(ndtr), edges, (value) => gaps.push((value - mean) / unit));
+    gaps.sort((a, b) => a - b);
+    let table = new Quantiles(
+      gaps.map((gap) => clamp(ndtri(this.inner.cdf(i, mean + unit * gap)), -37, 8.3)), gaps.map(Math.asinh));
+    const ends = [...new Set(this.told.own.map((z) => Math.min(z, FAR)))];
+    const kinks = [...ends.map((z) => -z).reverse(), 0, ...ends];
+    const points = table.scores.map((z, k) => [z, table.heights[k]]).concat(kinks.map((z) => [z, table.at(z)]));
+    points.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    let highest = -Infinity;
+    table = new Quantiles(points.map(([z]) => z), points.map(([, a]) => (highest = Math.max(highest, a))));
+    const [shares, weights] = RULES.between;
+    for (let k = 1; k < points.length; k++) {
+      const [low, high] = [table.scores[k - 1], table.scores[k]];
+      if (low < -FAR || high > FAR) continue;
+      const right = [low, high].map((z) => straight(z, this.told.own, this.told.right)[0]);
+      shares.forEach((share, j) => take(
+        Math.sinh(table.within(k, share)),
+        weights[j] * (right[1] - right[0]) * normalDensity(right[0] + share * (right[1] - right[0])),
+        weights[j] * (high - low) * normalDensity(low + share * (high - low))));
+    }
   }
 
   cdf(i, y) { return this.probability(this.inner.cdf(i, y)); }
