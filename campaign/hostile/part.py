@@ -30,8 +30,11 @@ HOW = (
     "that what is inside is looked at and not the checksum alone. Each is given to the package as a user would, and "
     "where that gives a model or a table, something is predicted from it. Allowed are a result, all of whose numbers "
     "are finite, and a `MetapriorError` (at the command line, exit code 2). Another exception, a crash, more than 10 "
-    "seconds (60 for a command with a process of its own, most of which is starting it), more than 2 GB of memory, "
-    "NaN or infinity in a result, and a warning of another library break the promise. Inputs are tried in processes "
+    "seconds (60 for a command with a process of its own, most of which is starting it; 5 for a line that does not "
+    "end), more than 2 GB of memory (500 MB for such a line), NaN, infinity or -0.0 in a result, and a warning of "
+    "another library break the promise. So do two tasks of one name, a JSON true that counts as a number, a training "
+    "that was stopped and is lost, a picture beyond what targets can be, a prior learned from one task, options for "
+    "targets that are not named, and a command that does less because nobody reads it. Inputs are tried in processes "
     "that are watched from outside, and one that took too long is tried again by itself."
 )
 SHOWN = 6000
