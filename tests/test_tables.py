@@ -88,6 +88,14 @@ def test_there_is_one_zero(kind, dtype):
         assert not (torch.signbit(values) & (values == 0)).any()
 
 
+def test_a_signalling_nan_is_a_missing_value_like_any_other():
+    y = pa.Array.from_buffers(pa.float16(), 2, [None, pa.py_buffer(np.array([0x7C01, 0x3C00], np.uint16))])
+    tasks = Tasks.from_table(
+        pa.table({"t": ["a", "b"], "x": [1.0, 2.0], "y": y}), task="t", x="x", y="y", missing="drop"
+    )
+    assert tasks.y.tolist() == [[1.0]]
+
+
 def test_what_is_one_moment_in_python_is_one_task():
     days = pa.array([1, 2, 86_400_000], pa.int64()).view(pa.date64())  # the first two on one day
     tasks = Tasks.from_table(pa.table({"t": days, "x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}), task="t", x="x", y="y")

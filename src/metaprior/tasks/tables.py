@@ -218,8 +218,7 @@ def _numbers(frame: nw.DataFrame[Any], names: Sequence[str], order: Array) -> Fl
     numbers = np.empty((len(frame), len(names)))
     for k, name in enumerate(names):
         numbers[:, k] = in_numbers(arrow_of(frame, name))[order]  # type: ignore[index]
-    numbers += 0.0  # there is one zero
-    return torch.from_numpy(numbers)
+    return torch.from_numpy(numbers).add_(0.0)  # there is one zero; NumPy would warn of signalling NaN
 
 
 def in_numbers(array: Any) -> Array | None:
