@@ -193,7 +193,8 @@ MeanOption = Annotated[
 ]
 KernelOption = Annotated[str | None, typer.Option(help=f"One of: {', '.join(KERNELS)}; rbf with --mean alone.")]
 FromOption = Annotated[
-    str | None, typer.Option("--from", help="A model to go on learning from, with the tasks of this table.")
+    str | None,
+    typer.Option("--from", help="A model of one mean and kernel, to go on learning from with the tasks of this table."),
 ]
 BudgetOption = Annotated[
     float | None, typer.Option(help="Seconds for trying priors; the quick ones are always tried. With 0, these alone.")
