@@ -109,6 +109,25 @@ def test_files_that_were_written_before_predict_as_they_did(name):
     assert found.sd[:, 0].tolist() == pytest.approx(KEPT[name][1], rel=1e-9)
 
 
+METHODS_OF_0_2 = FILES / "methods"
+WRITTEN = json.loads((METHODS_OF_0_2 / "predictions.json").read_text())
+"""Predictions of one model for each method, and of an ensemble of counts, by the version that wrote their files."""
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_method_of_version_0_2_predicts_as_it_did(name):
+    counts = name == "counts.metaprior"
+    known = {"task_x": {"treated": 1.0}} if counts else {}
+    y = [3.0, 2.0] if counts else [2.2, 1.7]
+    posterior = metaprior.load(METHODS_OF_0_2 / name).condition([0.1, 0.5], y, **known).at([0.0, 0.3, 0.9, 1.4])
+    lower, upper = posterior.interval(0.9)
+    values = torch.full((4, 1), 2.0, dtype=torch.float64)
+    found = {"mean": posterior.mean, "sd": posterior.sd, "lower": lower, "upper": upper}
+    found |= {"log_density": posterior.log_density(values), "cdf": posterior.cdf(values)}
+    for what, value in found.items():
+        assert value.reshape(-1).tolist() == pytest.approx(WRITTEN[name][what], rel=1e-9, abs=1e-12), what
+
+
 def altered(model, tmp_path, change):
     path = tmp_path / "altered"
     path.write_bytes(change(bytearray(model.read_bytes())))
