@@ -12,11 +12,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.crps import ENDS, integrated_crps
+from metaprior.inference.crps import integrated_crps
 from metaprior.inference.evidence import Evidence
-from metaprior.inference.mixtures import MixturePosterior
+from metaprior.inference.mixtures import MANY_PARTS
 from metaprior.inference.normal import normal_cdf, normal_log_cdf
 from metaprior.inference.posterior import (
+    EDGES,
     NARROW,
     Around,
     Nodes,
@@ -26,7 +27,7 @@ from metaprior.inference.posterior import (
     log_tail_difference,
     normal_nodes,
 )
-from metaprior.inference.quadrature import SHARES, WEIGHTS, Quadrature, recalibrated_quadrature
+from metaprior.inference.quadrature import SHARES, WEIGHTS, PiecewiseLinear, Quadrature, recalibrated_quadrature
 from metaprior.tasks import Tasks
 
 LEVELS = (0.5, 0.8, 0.9, 0.97)
@@ -49,12 +50,6 @@ NO_ATOM = 1e-12
 
 TOLD = 3.0
 """Standard deviations as far as what held-out tasks show goes on."""
-
-EDGES = tuple(FAR * k / 16 for k in range(-16, 17))
-"""Normal scores of a distribution's parts, between whose values its quantiles are interpolated …"""
-
-MANY_PARTS = 8
-"""… of more parts than this, at every second one."""
 
 
 class Calibration(NamedTuple):
@@ -212,21 +207,30 @@ class CalibratedPosterior(Around):
                 values, weights, _ = (torch.cat(each).mT.reshape(-1, *self.shape) for each in zip(*parts, strict=True))
                 yield self.posterior.mean + _unit(self.posterior.sd) * values, weights
 
+    @cached_property
+    def _map(self) -> PiecewiseLinear:
+        ends = self.calibration.knots()[1].to(self.device).clamp(max=FAR).unique()
+        return PiecewiseLinear(torch.cat([-ends.flip(0), torch.zeros_like(ends[:1]), ends]), self.calibration.inward)
+
+    def crps(self, y: Any) -> Float[Tensor, "N p"]:
+        """Continuous ranked probability score of each value."""
+        return integrated_crps(self.posterior.cdf, self.as_targets(y), self.edges(fine=True), self._map)
+
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth: those of the posterior."""
+        return self.posterior.edges(fine)
+
     def _quadratures(self) -> Iterator[Iterator[Quadrature]]:
         """Values, in standard deviations from the mean, with their weights, of some distributions at a time.
 
         The cdf is computed at the edges of the posterior's parts: quantiles of a mixture would each take a search.
         """
-        few = not isinstance(self.posterior, MixturePosterior) or len(self.posterior.parts) <= MANY_PARTS
-        rule = Nodes.of(self, EDGES if few else EDGES[::2])
-        values = torch.cat([values for values, _ in self.posterior.nodes(rule)])
-        cdf = torch.cat([self.posterior.cdf(some) for some in values.split(rule.at_once)])
+        values, at_once = self.edges(), Nodes.of(self).at_once
+        cdf = torch.cat([self.posterior.cdf(some) for some in values.split(at_once)])
         gaps = (values - self.posterior.mean) / _unit(self.posterior.sd)  # squares of very small values would vanish
-        ends = self.calibration.knots()[1].to(gaps).clamp(max=FAR).unique()
-        kinks = torch.cat([-ends.flip(0), torch.zeros_like(ends[:1]), ends])
-        rows = max(rule.at_once * len(self.points.x) // len(values), 1)
+        rows = max(at_once * len(self.points.x) // len(values), 1)
         for some, below in zip(gaps.flatten(1).mT.split(rows), cdf.flatten(1).mT.split(rows), strict=True):
-            yield recalibrated_quadrature(some, below, kinks, self.calibration.inward)
+            yield recalibrated_quadrature(some, below, self._map)
 
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value below y, at each point."""
@@ -262,15 +266,6 @@ class CalibratedPosterior(Around):
         values = self.as_targets(y)
         own = self.posterior.inverse_cdf(self.cdf(values))
         return log_dependence(self.posterior, own) + self.points.summed(self.log_density(values).sum(1))
-
-    def crps(self, y: Any) -> Float[Tensor, "N p"]:
-        """Continuous ranked probability score of each value."""
-        if not isinstance(self.posterior, MixturePosterior):
-            return super().crps(y)
-        ends = self.calibration.outward(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64))
-        low, high = normal_cdf(ends.clamp(-FAR, FAR)).to(self.device)
-        lower, upper = self.posterior.between(low)[0], self.posterior.between(high)[1]
-        return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
 
     def samples(self, count: int, seed: int) -> Float[Tensor, "count N p"]:
         """Draws of all points of a task together, each moved to where the calibrated distribution has it."""

@@ -7,50 +7,82 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
-EVENLY, AGAIN, TIMES = 24, 32, 2
-"""Values at which a cdf is asked: so many at equal distances, then, so many times, where it rises by equal steps."""
+from metaprior.inference.normal import normal_cdf
+from metaprior.inference.quadrature import (
+    SHARES,
+    WEIGHTS,
+    PiecewiseLinear,
+    cubic,
+    normal_measure,
+    normal_scores_between,
+    slopes_of,
+    with_kinks,
+)
 
-ENDS = 4.5
-"""Normal score beyond which there is nothing to score."""
+QUARTILE = 0.6744897501960817
+"""Normal score of the upper quartile."""
+
+BESIDE = 2.0**-45
+"""Relative distance of a value beside a step: what is left of it when units were changed."""
+
+VALUES_AT_ONCE = 200_000
+"""Values that are integrated together: what is made of them stays in the cache …"""
+
+ON_GPU = 250
+"""… which a GPU does not need: there so many times as many."""
 
 
 def integrated_crps(
-    cdf: Callable[[Float[Tensor, "N p"]], Float[Tensor, "N p"]],
+    cdf: Callable[[Float[Tensor, "k N p"]], Float[Tensor, "k N p"]],
     y: Float[Tensor, "N p"],
-    lower: Float[Tensor, "N p"],
-    upper: Float[Tensor, "N p"],
+    edges: Float[Tensor, "k N p"],
+    recalibration: PiecewiseLinear | None = None,
 ) -> Float[Tensor, "N p"]:
-    """`∫ (F(t) − 1[t ≥ y])² dt`, with F straight between values that it is asked at. lower, upper: all lies between.
+    """`∫ (F(t) − 1[t ≥ y])² dt`, which is `2 ∫ (1[t ≥ y] − F(t)) (t − y) dF(t)`, over interpolated quantiles.
 
-    Where F rises steeply it is asked again, more closely: a narrow component hides between two values at first.
+    Args:
+        cdf: F, at several values of each distribution.
+        y: the value of each.
+        edges: values of each, in any order, between which F is smooth, and beyond which there is next to nothing. A
+            value that is there more than once may have a probability of its own.
+        recalibration: what the normal scores of F are mapped by.
     """
-    low, high = torch.minimum(lower, y), torch.maximum(upper, y)
-    shares = torch.linspace(0.0, 1.0, EVENLY, dtype=y.dtype).tolist()
-    t = torch.stack([*(low + share * (high - low) for share in shares), y])
-    F = torch.stack([cdf(each) for each in t])
-    levels = (torch.arange(AGAIN, dtype=y.dtype, device=y.device) + 0.5) / AGAIN
-    for _ in range(TIMES):
-        t, F = _in_order(t, F)
-        more = _where(levels, t, F)
-        t, F = torch.cat([t, more]), torch.cat([F, torch.stack([cdf(each) for each in more])])
-    t, F = _in_order(t, F)
-    above = torch.where(t[:-1] >= y, 1.0, 0.0)  # of the pieces between: y is one of their ends
-    a, b = F[:-1] - above, F[1:] - above
-    return (t.diff(dim=0) * (a.square() + a * b + b.square())).sum(0) / 3
+    t = torch.cat([edges, y[None]]).sort(0).values
+    again = t[1:] == t[:-1]  # the first and the last of equal values move to either side of a step
+    first, last = (pad(again, (0, 0, 0, 0, *where)) for where in ((0, 1), (1, 0)))
+    t = t + (last.to(t) - first.to(t)) * (BESIDE * t.abs() + torch.finfo(t.dtype).tiny)
+    at_once = VALUES_AT_ONCE * (ON_GPU if t.is_cuda else 1)
+    F = torch.cat([cdf(some) for some in t.split(max(at_once // max(y.numel(), 1), 1))])
+    rows = max(at_once // len(t), 1)
+    parts = zip(*(each.flatten(1).mT.split(rows) for each in (t, F, y[None])), strict=True)
+    return torch.cat([_scores(values, below, own, recalibration) for values, below, own in parts]).view_as(y)
 
 
-def _in_order(t: Float[Tensor, "k N p"], F: Float[Tensor, "k N p"]) -> tuple[Tensor, Tensor]:
-    """Values from the least on, and a cdf that does not fall."""
-    ordered, order = t.sort(0)
-    return ordered, F.gather(0, order).cummax(0).values
-
-
-def _where(levels: Float[Tensor, " j"], t: Float[Tensor, "k N p"], F: Float[Tensor, "k N p"]) -> Float[Tensor, "j N p"]:
-    """The values at which F, straight between those that are known, has these levels."""
-    rising = F.movedim(0, -1).contiguous()
-    wanted = levels.expand(*rising.shape[:-1], -1).contiguous()
-    right = torch.searchsorted(rising, wanted).clamp(1, len(F) - 1).movedim(-1, 0)
-    t0, t1, F0, F1 = t.gather(0, right - 1), t.gather(0, right), F.gather(0, right - 1), F.gather(0, right)
-    share = (levels[:, None, None] - F0) / torch.where(F1 > F0, F1 - F0, 1.0)
-    return t0 + share.clamp(0.0, 1.0) * (t1 - t0)
+def _scores(
+    t: Float[Tensor, "r k"], F: Float[Tensor, "r k"], y: Float[Tensor, "r 1"], recalibration: PiecewiseLinear | None
+) -> Float[Tensor, " r"]:
+    """The score in each row, from rising values and the probabilities below them."""
+    z = normal_scores_between(F).cummax(1).values
+    places = torch.tensor([-QUARTILE, 0.0, QUARTILE], dtype=z.dtype, device=z.device).expand(len(z), -1).contiguous()
+    low, middle, high = t.gather(1, torch.searchsorted(z, places).clamp(max=z.shape[1] - 1)).split(1, 1)
+    unit = torch.where(high > low, (high - low) / 2, 1.0)
+    heights, place = ((t - middle) / unit).asinh(), ((y - middle) / unit).asinh()
+    if recalibration is None:
+        right = z
+    else:
+        z, heights = with_kinks(z, heights, recalibration.kinks)
+        right = recalibration.inward(z)[0]
+    known = (z, heights, slopes_of(z, heights))
+    start, end = ([each[:, at] for each in known] for at in (slice(-1), slice(1, None)))
+    above, step = start[1] >= place, right.diff(dim=1)
+    low, high = (normal_cdf(torch.where(above, -each, each)) for each in (right[:, :-1], right[:, 1:]))
+    total, moment = torch.zeros(2, *step.shape, dtype=t.dtype, device=t.device)
+    for share, weight in zip(SHARES, WEIGHTS, strict=True):
+        score, value = right[:, :-1] + share * step, middle + unit * cubic(share, start, end).sinh()
+        own = normal_measure(right[:, :-1], step, share, weight) * normal_cdf(torch.where(above, -score, score))
+        total, moment = total + own, moment + own * (value - y)
+    # all weights of an interval are known, also over a step
+    found: Tensor = (low - high) * (low + high) * moment / torch.where(total > 0, total, 1.0)
+    return found.sum(1)

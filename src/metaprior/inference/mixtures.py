@@ -13,12 +13,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.crps import ENDS, integrated_crps
 from metaprior.inference.evidence import LOG_2PI, Evidence
 from metaprior.inference.gaussian import IndependentGaussians, gaussian_cdf
 from metaprior.inference.moved import on_one_device
-from metaprior.inference.normal import normal_cdf
-from metaprior.inference.posterior import Nodes, Posterior, Weighed
+from metaprior.inference.posterior import EDGES, Nodes, Posterior, Weighed
 from metaprior.inference.searching import rising_root
 from metaprior.seeds import child_seed, generator_of
 from metaprior.tasks import Tasks
@@ -28,6 +26,9 @@ AT_ONCE = 16_384
 
 ON_GPU = 1000
 """… which a GPU does not need: there so many times as many."""
+
+MANY_PARTS = 8
+"""Of more components than this, every second edge is enough."""
 
 NEGLIGIBLE = 1e-12
 """A component of less weight than this in every task is not asked."""
@@ -87,6 +88,12 @@ class MixturePosterior(Posterior):
         for one, share in self.parts:
             for values, weights in one.nodes(rule):
                 yield torch.where(share > 0, values, self.mean), share * weights
+
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth: those of the components."""
+        if len(self.parts) <= MANY_PARTS:
+            return super().edges(fine)
+        return torch.cat([values for values, _ in self.nodes(Nodes.of(self, EDGES[::2]))])
 
     def covariances(self) -> list[Float[Tensor, "p n n"]] | None:
         """Each task's full covariance at its points, for each output: within the components and between them."""
@@ -165,9 +172,7 @@ class MixturePosterior(Posterior):
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score: for Gaussians, `E|X − y| − ½ E|X − X'|` in closed form."""
         if not all(one.is_gaussian for one, _ in self.parts):
-            ends = normal_cdf(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
-            (lower, _), (_, upper) = self.between(ends[0]), self.between(ends[1])
-            return integrated_crps(self.cdf, self.as_targets(y), lower, upper)
+            return super().crps(y)
         values, parts = self.as_targets(y), self.parts
         weights = torch.stack([weight for _, weight in parts])
         places = torch.arange(1, len(parts) + 1, device=self.device)[:, None]

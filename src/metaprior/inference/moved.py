@@ -82,6 +82,10 @@ class MovedPosterior(Around):
         there = Nodes(self._there(rule.probabilities), self._there(rule.weights), rule.at_once)
         return ((values.to(self.onto), weights.to(self.onto)) for values, weights in self.posterior.nodes(there))
 
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth."""
+        return self.posterior.edges(fine).to(self.onto)
+
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
         return self.posterior.log_density(y).to(self.onto)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metaprior.inference.conditional import Conditional
-from metaprior.inference.crps import ENDS, integrated_crps
+from metaprior.inference.crps import integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.method import Method
 from metaprior.inference.normal import normal_cdf
@@ -92,6 +92,10 @@ class PossiblePosterior(Around):
         """Values with weights that stand for the distribution."""
         return ((values.clamp(self.lower, self.upper), weights) for values, weights in self.posterior.nodes(rule))
 
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth: whole numbers are left aside."""
+        return self.posterior.edges(fine).clamp(self.lower, self.upper)
+
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value up to y, at each point."""
         inside = self.posterior.cdf(torch.where(self.whole, y.floor() + 0.5, y))
@@ -143,10 +147,8 @@ class PossiblePosterior(Around):
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
         """Continuous ranked probability score of each value."""
-        ends = normal_cdf(torch.tensor([[[-ENDS]], [[ENDS]]], dtype=torch.float64)).to(self.device)
         plain, values = replace(self, whole=torch.zeros_like(self.whole)), self.as_targets(y)
-        lower, upper = (plain.inverse_cdf(end) for end in ends)
-        found = integrated_crps(plain.cdf, values, lower, upper)
+        found = integrated_crps(plain.cdf, values, self.edges(fine=True))
         if not bool(self.whole.any()) or (numbers := self._numbers(values)) is None:
             return found
         steps = (self.cdf(numbers) - (numbers >= values).double()).square().sum(0)

@@ -14,12 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metaprior.errors import DataError, OptionError
+from metaprior.inference.crps import integrated_crps
 from metaprior.inference.evidence import Evidence
 from metaprior.inference.normal import normal_cdf, normal_score
 from metaprior.tasks import Tasks
 
-LEGENDRE = 64
-"""Probabilities at which a ranked probability score is integrated."""
+FINE_EDGES = tuple(0.25 * k for k in range(-32, 33))
+EDGES = FINE_EDGES[::2]
+"""Normal scores of a distribution's parts, between whose values its quantiles are interpolated."""
 
 PANELS = (0.0, 0.6744897501960817, 1.2815515655446004, 1.6448536269514722, 2.1700903775845606, 3.5, 5.5, 8.2)
 """Normal scores between which moments are integrated, on either side: a recalibrated distribution has kinks there."""
@@ -227,17 +229,12 @@ class Posterior(ABC):
         return found, found
 
     def crps(self, y: Any) -> Float[Tensor, "N p"]:
-        """Continuous ranked probability score of each value: an error in y's units, for the whole distribution.
+        """Continuous ranked probability score of each value: an error in y's units, for the whole distribution."""
+        return integrated_crps(self.cdf, self.as_targets(y), self.edges(fine=True))
 
-        It is twice the pinball loss, averaged over all probabilities.
-        """
-        values = self.as_targets(y)
-        total = torch.zeros_like(values)
-        probabilities, weights = np.polynomial.legendre.leggauss(LEGENDRE)
-        for probability, weight in zip(((probabilities + 1) / 2).tolist(), (weights / 2).tolist(), strict=True):
-            gap = values - self.quantiles([probability])[0]
-            total += 2 * weight * torch.maximum(probability * gap, (probability - 1) * gap)
-        return total
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth. fine: twice as many."""
+        return torch.cat([values for values, _ in self.nodes(Nodes.of(self, FINE_EDGES if fine else EDGES))])
 
     def nodes(self, rule: Nodes) -> Iterator[Weighed]:
         """Values with weights, at each point, that stand for the distribution: sums over them are expectations."""

@@ -93,6 +93,10 @@ class UserPosterior(Posterior):
         """Values with weights that stand for the distribution."""
         return ((self.scaler.unscale_mean(values), weights) for values, weights in self.scaled.nodes(rule))
 
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth."""
+        return self.scaler.unscale_mean(self.scaled.edges(fine))
+
     def log_density(self, y: Any) -> Float[Tensor, "N p"]:
         """Log density of each value on its own."""
         values = self.scaler.scale_y(self.as_targets(y))

@@ -73,6 +73,11 @@ class WarpedPosterior(Posterior):
         return ((self.warp.inverse(values), weights) for values, weights in self.warped.nodes(rule))
 
     @torch.no_grad()
+    def edges(self, fine: bool = False) -> Float[Tensor, "k N p"]:
+        """Values at each point, in no order, between which the cdf is smooth: those of t, taken back."""
+        return self.warp.inverse(self.warped.edges(fine))
+
+    @torch.no_grad()
     def _cdf(self, y: Float[Tensor, "*k N p"]) -> Float[Tensor, "*k N p"]:
         """The probability of a value up to y, at each point."""
         t, reached = self._reached(y)

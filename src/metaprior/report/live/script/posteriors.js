@@ -229,14 +229,19 @@ function straight(z, here, there) {
 class Quantiles {
   constructor(scores, heights) {
     Object.assign(this, { scores, heights });
-    const widths = scores.slice(1).map((z, k) => z - scores[k]);
-    const rises = widths.map((width, k) => (heights[k + 1] - heights[k]) / (width > 0 ? width : 1));
+    const last = scores.length - 1;
+    const same = (k) => scores[k + 1] - scores[k] < 2e-3 && heights[k + 1] - heights[k] < 2e-3;
     this.slopes = scores.map((_, k) => {
-      if (k === 0) return rises[0];
-      if (k === rises.length || widths[k] < 1e-3 * widths[k - 1]) return rises[k - 1];
-      if (widths[k - 1] < 1e-3 * widths[k]) return rises[k];
-      const both = widths[k - 1] + widths[k];
-      return (rises[k - 1] * widths[k] + rises[k] * widths[k - 1]) / (both > 0 ? both : 1);
+      let [low, high] = [k, k]; // what is nearly equal is no neighbour
+      while (low > 0 && same(low - 1)) low--;
+      while (high < last && same(high)) high++;
+      [low, high] = [Math.max(low - 1, 0), Math.min(high + 1, last)];
+      const [before, after] = [scores[k] - scores[low], scores[high] - scores[k]];
+      const [fall, climb] = [heights[k] - heights[low], heights[high] - heights[k]];
+      const [left, right] = [fall / (before > 0 ? before : 1), climb / (after > 0 ? after : 1)];
+      if (after <= 1e-3 * before || climb <= 1e-9 * after) return left;
+      if (before <= 1e-3 * after || fall <= 1e-9 * before) return right;
+      return (left * after + right * before) / (before + after);
     });
   }
 
@@ -254,6 +259,8 @@ class Quantiles {
     return clamp(low + t * t * (3 - 2 * t) * (high - low) + t * (1 - t) * bend, low, high);
   }
 }
+
+const partsOf = (one) => one.parts?.length ?? (one.inner ? partsOf(one.inner) : 1);
 
 class Calibrated extends Distribution {
   constructor(inner, told) {
@@ -287,7 +294,7 @@ class Calibrated extends Distribution {
   quadrature(i, take) {
     const [mean, sd] = this.inner.moments(i);
     const unit = sd > 0 ? sd : 1;
-    const edges = RULES.edges.filter((_, k) => k % 2 === 0 || !(this.inner.parts?.length > RULES.many_parts));
+    const edges = RULES.edges.filter((_, k) => k % 2 === 0 || partsOf(this.inner) <= RULES.many_parts);
     const gaps = [];
     this.inner.nodes(i, edges.map(ndtr), edges, (value) => gaps.push((value - mean) / unit));
     gaps.sort((a, b) => a - b);
