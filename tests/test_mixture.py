@@ -191,6 +191,7 @@ TENTHS = np.arange(340, 420)
         (np.repeat(1e9 + np.arange(9), 9), 1.0),
         (np.repeat(1.7e12 + np.arange(9), 9), 1.0),  # milliseconds since 1970
         (np.concatenate([np.repeat(TENTHS / 10, 20), [1e15, 1e36]]), 0.1),  # what a file is filled with
+        (np.concatenate([np.repeat(np.arange(9.0), 30), [3.02, 5.5]]), 1.0),  # an odd value beside frequent ones
         (np.linspace(0, 1, 300), 0.0),  # not rounded
         (np.full(50, 3.0), 0.0),  # constant
     ],

@@ -268,7 +268,7 @@ BAD = {
     "one past series": (
         lambda f: MetaGPForecaster(progress=False).pretrain(panel(series=1)),
         DataError,
-        "give two or more, or choose mean and kernel",
+        "or choose mean and kernel",
     ),
     "align": (lambda f: made(align="end").pretrain(panel()), OptionError, "align='end': give 'start'"),
     "option": (lambda f: made(options={"depth": 3}).pretrain(panel()), OptionError, "depth: no option"),
