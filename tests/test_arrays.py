@@ -58,8 +58,14 @@ def ask_inverse_cdf():
     return student().inverse_cdf(u)
 
 
+def ask_log_cdf():
+    """Of values in both far tails too."""
+    return student().log_cdf(torch.linspace(-1e6, 1e6, 5 * 7, dtype=torch.float64).reshape(5, 7, 1))
+
+
 PUBLIC_OPERATIONS = {
     ("inference/student.py", "special.stdtr"): ask_cdf,
+    ("inference/student.py", "_student_log_cdf"): ask_log_cdf,
     ("inference/student.py", "_quantile"): ask_inverse_cdf,
 }
 """Of each call of `by_threads`, by file and function: a public operation that reaches it."""

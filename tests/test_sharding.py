@@ -61,7 +61,7 @@ def long_table(rows=300):
 def test_every_source_gives_the_same_rows(tmp_path, monkeypatch, name):
     monkeypatch.setattr(sharding, "CHUNK_ROWS", 40)
     monkeypatch.setattr("metaprior.data.streams.ROWS", 16)
-    monkeypatch.setattr(blocks, "BLOCK", 500)
+    monkeypatch.setattr("metaprior.data.text.BLOCK", 500)
     monkeypatch.setattr("metaprior.data.lines.BLOCK", 500)
     table, path = long_table(), tmp_path / name
     if name == "folder":
@@ -140,7 +140,7 @@ def test_embedded_tables(tmp_path):
 @pytest.fixture
 def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "FIRST", 60)
-    monkeypatch.setattr(blocks, "BLOCK", 60)
+    monkeypatch.setattr("metaprior.data.text.BLOCK", 60)
 
 
 def from_text(path, lines, **options):
