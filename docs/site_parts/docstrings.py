@@ -10,10 +10,22 @@ def as_rest(app: Any, what: str, name: str, member: Any, options: Any, lines: li
     """Sphinx' event `autodoc-process-docstring`: the lines are changed in place.
 
     An indented block is code. `CODE` in backticks is a literal. What is said of an argument (`seed: …`) and begins a
-    line is a paragraph of its own.
+    line is a paragraph of its own. The lines of a section of Google's style are items of a list.
     """
     found: list[str] = []
+    section = False  # of Google's style: `Args:` and lines that are indented
     for k, line in enumerate(lines):
+        if line in ("Args:", "Returns:", "Raises:"):
+            section = True
+            found += ["", line]
+            continue
+        section = section and (not line.strip() or line.startswith("    "))
+        if section:
+            if line.strip() and not line.startswith("        "):
+                found += ["", f"- {_plain(line.strip())}"]
+            else:
+                found.append(f"  {_plain(line.strip())}" if line.strip() else "")
+            continue
         indented = line.startswith("    ")
         if indented and (k == 0 or not lines[k - 1].strip()) and not _in_block(found):
             found += ["::", ""]
